@@ -1,0 +1,7 @@
+//! Paybell: a payment comes in over HTTP, is committed together with its outbox rows, and its SMS
+//! and push notifications arrive.
+//!
+//! See `docs/ARCHITECTURE.md` for the map and the life of a payment.
+
+pub mod payment;
+pub mod provider;

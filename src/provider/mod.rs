@@ -1,0 +1,142 @@
+//! The outside world: one [`Provider`] per dialect, and one [`Outcome`] for whatever it answers.
+//!
+//! An adapter decides what an answer *means* in a table of its own file; the engine decides what
+//! follows from that. Adding a provider is one file and one line where the lanes are composed.
+
+pub mod client;
+pub mod fcm;
+pub mod mock;
+pub mod retry_after;
+pub mod sms;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::payment::{Payload, Recipient};
+
+/// One request to a provider. Built from the outbox row alone, so every attempt is the same.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// The outbox row.
+    pub outbox_id: Uuid,
+    /// The payment it belongs to.
+    pub payment_id: Uuid,
+    /// Label of the event, for example `PAYMENT_APPROVED`.
+    pub event_type: Arc<str>,
+    /// Our name for this message at the provider: the same on every attempt, so that the provider
+    /// can be asked about it.
+    pub reference: Arc<str>,
+    /// Whom it goes to.
+    pub recipient: Recipient,
+    /// What is sent.
+    pub payload: Arc<Payload>,
+}
+
+/// What a provider (or the way to it) said, kept for people: history and `last_error`.
+///
+/// The text is already safe to store and to show: no NUL, capped in length, and phone numbers and
+/// other long digit runs masked ([`client::safe_text`]).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// HTTP status, when there was an answer at all.
+    pub http_status: Option<u16>,
+    /// The provider's own words, or ours about the connection.
+    pub text: String,
+}
+
+/// Why a provider will never take this message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RejectReason {
+    /// The message or its form was refused.
+    Rejected,
+    /// The recipient does not exist any more (for example an uninstalled app).
+    RecipientUnreachable,
+    /// The recipient asked not to be written to.
+    RecipientOptedOut,
+}
+
+/// What an attempt to send came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The provider took the message.
+    Accepted {
+        /// The provider's own id of it, when it gives one.
+        provider_message_id: Option<String>,
+    },
+    /// The provider refused it for good.
+    Rejected {
+        /// Kind of the refusal.
+        reason: RejectReason,
+        /// What was said.
+        answer: Answer,
+    },
+    /// Provably not processed; try later, at no cost to the budget of attempts.
+    Deferred {
+        /// The provider's own wish, not yet capped.
+        retry_after: Option<Duration>,
+        /// What was said.
+        answer: Answer,
+    },
+    /// Ours to mend (credentials, clock, account): like [`Outcome::Deferred`], and loud.
+    Misconfigured {
+        /// What was said.
+        answer: Answer,
+    },
+    /// The request went out and nobody knows what became of it.
+    Unknown {
+        /// The provider's own wish, not yet capped.
+        retry_after: Option<Duration>,
+        /// What was said.
+        answer: Answer,
+    },
+}
+
+impl Outcome {
+    /// Label for metrics and history: a closed set.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Accepted { .. } => "accepted",
+            Self::Rejected { .. } => "rejected",
+            Self::Deferred { .. } => "deferred",
+            Self::Misconfigured { .. } => "misconfigured",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+}
+
+/// What a provider says when asked about an earlier request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LookUp {
+    /// It accepted the message earlier.
+    Found {
+        /// Its own id of the message.
+        provider_message_id: Option<String>,
+    },
+    /// It never saw the reference.
+    NeverSeen,
+    /// This provider cannot be asked.
+    Unsupported,
+    /// It could be asked, but the question failed this time.
+    Failed {
+        /// What was said.
+        answer: Answer,
+    },
+}
+
+/// A dialect spoken to the outside.
+///
+/// Both calls bound their own time (see [`client::Client`]) and never panic on what they read.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// Name written on the rows and in metrics, for example `http` or `fcm`.
+    fn name(&self) -> &'static str;
+
+    /// Asks the provider to send one message, once; no retry inside.
+    async fn send(&self, message: &Message) -> Outcome;
+
+    /// Asks whether an earlier request with this message's reference was accepted.
+    async fn look_up(&self, message: &Message) -> LookUp;
+}
