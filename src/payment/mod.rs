@@ -7,6 +7,7 @@
 pub mod currency;
 pub mod recipient;
 pub mod request;
+pub mod status;
 pub mod text;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use uuid::Uuid;
 
 pub use currency::Currency;
 pub use recipient::Recipient;
+pub use status::{Happening, Reason, Status};
 
 /// The event that every row is recorded for today.
 pub const PAYMENT_APPROVED: &str = "PAYMENT_APPROVED";

@@ -1,0 +1,4 @@
+DROP TABLE totals;
+DROP TABLE attempts;
+DROP TABLE outbox;
+DROP TABLE payments;
