@@ -5,3 +5,7 @@
 
 pub mod payment;
 pub mod provider;
+pub mod config;
+pub mod metrics;
+pub mod outbox;
+pub mod store;

@@ -106,6 +106,14 @@ pub struct Payload {
     pub data: BTreeMap<String, String>,
 }
 
+impl Payload {
+    /// The JSON that is stored, and from which every attempt is built.
+    pub fn to_json(&self) -> String {
+        // Strings and a map of strings always have a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 impl fmt::Debug for Payload {
     /// Message texts are personal data: only their sizes are shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Utc};
-use diesel::backend::Backend;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::expression::{AsExpression, ValidGrouping};
 use diesel::pg::{Pg, PgValue};
@@ -24,6 +23,8 @@ pub struct MomentSql;
 #[diesel(postgres_type(oid = 2950, array_oid = 2951), sqlite_type(name = "Binary"))]
 pub struct UuidSql;
 
+impl diesel::sql_types::SqlOrd for MomentSql {}
+
 /// Microseconds between 1970-01-01 and PostgreSQL's own epoch, 2000-01-01.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
@@ -35,6 +36,12 @@ pub struct Moment(pub i64);
 impl Moment {
     /// Earlier than every stored moment: a low-water mark that lets everything through.
     pub const DISTANT_PAST: Self = Self(0);
+
+    /// Seconds from here to a later moment; 0 when it is earlier.
+    pub fn seconds_until(self, later: Self) -> f64 {
+        let micros = u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0);
+        Duration::from_micros(micros).as_secs_f64()
+    }
 
     /// The moment for people.
     pub fn to_datetime(self) -> DateTime<Utc> {
@@ -210,8 +217,3 @@ impl Clock {
         }
     }
 }
-
-/// Both backends, for code that is generic over them.
-pub trait Dialect: Backend {}
-impl Dialect for Pg {}
-impl Dialect for Sqlite {}

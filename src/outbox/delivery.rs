@@ -1,0 +1,177 @@
+//! One row, one try: the corridor that both doors lead into. It neither knows nor cares whether the
+//! row is fresh or was claimed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::{Instrument, debug, error, info, info_span, warn};
+
+use super::decision::{AfterLookUp, Beginning, Policy, Timing};
+use super::held::Held;
+use crate::metrics::Metrics;
+use crate::payment::{Payload, Recipient};
+use crate::provider::{LookUp, Message, Outcome, Provider};
+use crate::store::{HeldRow, Settlement};
+
+/// Spared at the end of a lease, for what comes between the last look at it and the last byte.
+const TO_SPARE: Duration = Duration::from_secs(1);
+
+/// How long a look-up may take; a lease has room for one and a request.
+pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What a try came to.
+#[derive(Debug)]
+pub enum Step {
+    /// The outcome to write.
+    Settle(Box<Settlement>),
+    /// Too little is left of the lease: let go unsent.
+    Release,
+}
+
+/// Carries rows of one lane to their provider.
+pub struct Courier {
+    /// Who is asked.
+    pub provider: Arc<dyn Provider>,
+    /// What follows from the answers.
+    pub policy: Policy,
+    /// Where outcomes are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Courier {
+    /// Tries one row, and never twice.
+    pub async fn deliver(&self, held: &Held) -> Step {
+        let span = info_span!(
+            "delivery",
+            payment.id = %held.row.payment_id.0,
+            outbox.id = %held.row.id.0,
+            attempt = held.row.attempts.saturating_add(1),
+            provider = self.provider.name(),
+        );
+        self.step(held).instrument(span).await
+    }
+
+    /// Until when a row may be sent, counted back from the end of its lease.
+    pub fn send_window(&self) -> Duration {
+        self.policy.provider_timeout.saturating_add(TO_SPARE)
+    }
+
+    async fn step(&self, held: &Held) -> Step {
+        let row = &held.row;
+        let message = match message(row) {
+            Ok(message) => message,
+            Err(fault) => {
+                error!(%fault, "the row cannot be read");
+                let text = format!("its payload cannot be read: {fault}");
+                return settle(self.policy.unreadable(row, text));
+            }
+        };
+        let known_unsent = match self.policy.begin(row) {
+            Beginning::End(settlement) => return ended(settlement),
+            Beginning::Send => false,
+            Beginning::Ask => match self.ask(held, &message).await {
+                Ok(known_unsent) => known_unsent,
+                Err(step) => return step,
+            },
+        };
+        if held.lease_left() < self.send_window() {
+            debug!("too little is left of the lease: let go unsent");
+            return Step::Release;
+        }
+        self.send(row, &message, known_unsent).await
+    }
+
+    async fn ask(&self, held: &Held, message: &Message) -> Result<bool, Step> {
+        if held.lease_left() < LOOK_UP_TIMEOUT {
+            return Err(Step::Release);
+        }
+        let began = Instant::now();
+        // A row of a provider that is no longer configured cannot be asked about.
+        let found = if held.row.provider == self.provider.name() {
+            self.provider.look_up(message).await
+        } else {
+            LookUp::Unsupported
+        };
+        self.metrics.look_up(self.provider.name(), &found);
+        debug!(?found, "asked about an earlier request");
+        match self
+            .policy
+            .after_look_up(&held.row, found, timing(began))
+        {
+            AfterLookUp::Send { known_unsent } => Ok(known_unsent),
+            AfterLookUp::Settle(settlement) => Err(ended(settlement)),
+        }
+    }
+
+    async fn send(&self, row: &HeldRow, message: &Message, known_unsent: bool) -> Step {
+        let began = Instant::now();
+        let outcome = self.provider.send(message).await;
+        self.metrics
+            .outcome(self.provider.name(), outcome.label(), began.elapsed());
+        report(&outcome);
+        let settlement = self
+            .policy
+            .after_send(row, outcome, known_unsent, timing(began));
+        settle(settlement)
+    }
+}
+
+fn settle(settlement: Settlement) -> Step {
+    Step::Settle(Box::new(settlement))
+}
+
+fn ended(settlement: Box<Settlement>) -> Step {
+    if let Some(reason) = settlement.reason {
+        warn!(reason = reason.as_str(), "given up");
+    }
+    Step::Settle(settlement)
+}
+
+fn timing(began: Instant) -> Timing {
+    Timing {
+        began_ago: began.elapsed(),
+        jitter: fastrand::f64(),
+    }
+}
+
+fn message(row: &HeldRow) -> Result<Message, String> {
+    // serde's own text may quote the payload: only the place is told.
+    let payload: Payload = serde_json::from_str(&row.payload).map_err(|error| {
+        format!(
+            "line {}, column {} is not what version {} writes",
+            error.line(),
+            error.column(),
+            crate::payment::PAYLOAD_VERSION
+        )
+    })?;
+    Ok(Message {
+        outbox_id: row.id.0,
+        payment_id: row.payment_id.0,
+        event_type: row.event_type.as_str().into(),
+        reference: row.reference.as_str().into(),
+        recipient: Recipient::stored(row.recipient.clone()),
+        payload: Arc::new(payload),
+    })
+}
+
+fn report(outcome: &Outcome) {
+    match outcome {
+        Outcome::Accepted { .. } => debug!("accepted"),
+        Outcome::Rejected { answer, .. } => {
+            info!(http.status = answer.http_status, error = %answer.text, "rejected for good");
+        }
+        Outcome::Deferred { answer, .. } => {
+            info!(http.status = answer.http_status, error = %answer.text, "deferred");
+        }
+        Outcome::Misconfigured { answer } => {
+            error!(
+                http.status = answer.http_status,
+                error = %answer.text,
+                "the provider refuses our set-up: check its credentials and account"
+            );
+        }
+        Outcome::Unknown { answer, .. } => {
+            warn!(http.status = answer.http_status, error = %answer.text, "outcome unknown");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Writes a query once and compiles it for both connections.
+//!
+//! `diesel-async` has no connection that is either; a query builder's types differ by backend. So
+//! the body is a macro argument, expanded once for each, with `Db` naming the backend and `now` its
+//! clock.
+
+/// Runs a body on a connection for reading (SQLite: one of the readers).
+macro_rules! on_either {
+    ($store:expr, |$conn:ident| $body:expr) => {
+        $crate::store::dispatch::on_either!($store, |$conn, _now| $body)
+    };
+    ($store:expr, |$conn:ident, $now:ident| $body:expr) => {
+        match &$store.database {
+            $crate::store::Database::Sqlite(sqlite) => {
+                #[expect(dead_code, reason = "not every body names its backend")]
+                type Db = diesel::sqlite::Sqlite;
+                let mut loan = sqlite.reader().await?;
+                let $now = sqlite.now();
+                let $conn = &mut *loan;
+                let outcome: diesel::QueryResult<_> = async { $body }.await;
+                outcome.map_err($crate::store::StoreError::from)
+            }
+            $crate::store::Database::Postgres(postgres) => {
+                #[expect(dead_code, reason = "not every body names its backend")]
+                type Db = diesel::pg::Pg;
+                let mut loan = postgres.checkout().await?;
+                let $now = postgres.now();
+                let outcome = {
+                    let $conn = &mut *loan;
+                    tokio::time::timeout(postgres.deadline(), async { $body }).await
+                };
+                postgres.conclude(loan, outcome)
+            }
+        }
+    };
+}
+
+/// Runs a body in one transaction (SQLite: immediate, on the writer).
+macro_rules! in_transaction {
+    ($store:expr, |$conn:ident, $now:ident| $body:expr) => {
+        match &$store.database {
+            $crate::store::Database::Sqlite(sqlite) => {
+                #[expect(dead_code, reason = "not every body names its backend")]
+                type Db = diesel::sqlite::Sqlite;
+                let mut loan = sqlite.writer().await?;
+                let $now = sqlite.now();
+                loan.immediate_transaction(async |$conn| $body).await
+            }
+            $crate::store::Database::Postgres(postgres) => {
+                #[expect(dead_code, reason = "not every body names its backend")]
+                type Db = diesel::pg::Pg;
+                let mut loan = postgres.checkout().await?;
+                let $now = postgres.now();
+                let outcome = {
+                    use diesel_async::AsyncConnection;
+                    let work = loan.transaction(async |$conn| $body);
+                    tokio::time::timeout(postgres.deadline(), work).await
+                };
+                postgres.conclude(loan, outcome)
+            }
+        }
+    };
+}
+
+pub(super) use {in_transaction, on_either};

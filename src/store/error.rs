@@ -1,0 +1,91 @@
+//! What can go wrong with the database, by what a caller should do about it.
+
+use diesel::result::{DatabaseErrorKind, Error};
+use diesel_async::pooled_connection::{PoolError as SetupError, deadpool::PoolError};
+
+/// A failed call to the database. Texts name no value of any row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It could not be reached, or not in time; the call may have taken effect.
+    #[error("the database cannot be reached in time: {0}")]
+    Unavailable(String),
+    /// It refuses these very data; repeating is useless.
+    #[error("the database refused the data: {0}")]
+    Data(String),
+    /// It answered with an error that may pass (a deadlock, a full disk, a read-only session).
+    #[error("the database answered with an error: {0}")]
+    Failed(String),
+    /// Its schema could not be brought up to date.
+    #[error("the migrations failed: {0}")]
+    Migration(String),
+    /// The operator's wish does not fit the row's state.
+    #[error("{}", .0.detail)]
+    Conflict(Conflict),
+}
+
+/// Why a replay or a cancel was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// What stands in the way, and how to go on.
+    pub detail: String,
+    /// When asking again may help.
+    pub retry_after: Option<std::time::Duration>,
+}
+
+impl StoreError {
+    /// Our own deadline passed.
+    pub fn deadline() -> Self {
+        Self::Unavailable("no answer within DATABASE_TIMEOUT_MS".to_owned())
+    }
+
+    /// Whether the same call can only fail again.
+    pub fn is_data(&self) -> bool {
+        matches!(self, Self::Data(_))
+    }
+
+    /// Whether the fault may lie with one member of a batch.
+    pub fn may_be_a_member(&self) -> bool {
+        matches!(self, Self::Data(_) | Self::Failed(_))
+    }
+}
+
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::DatabaseError(kind, information) => {
+                of_kind(kind, information.message().to_owned())
+            }
+            Error::BrokenTransactionManager => Self::Unavailable(error.to_string()),
+            Error::SerializationError(_) | Error::DeserializationError(_) => {
+                Self::Data(error.to_string())
+            }
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+fn of_kind(kind: &DatabaseErrorKind, message: String) -> StoreError {
+    use DatabaseErrorKind as Kind;
+    match kind {
+        Kind::UniqueViolation
+        | Kind::ForeignKeyViolation
+        | Kind::NotNullViolation
+        | Kind::CheckViolation
+        | Kind::ExclusionViolation
+        | Kind::RestrictViolation => StoreError::Data(message),
+        Kind::UnableToSendCommand | Kind::ClosedConnection => StoreError::Unavailable(message),
+        _ => StoreError::Failed(message),
+    }
+}
+
+impl From<PoolError> for StoreError {
+    fn from(error: PoolError) -> Self {
+        let reason = match error {
+            PoolError::Timeout(_) => "no free connection within DATABASE_TIMEOUT_MS".to_owned(),
+            PoolError::Backend(SetupError::ConnectionError(error)) => error.to_string(),
+            PoolError::Backend(SetupError::QueryError(error)) => error.to_string(),
+            other => other.to_string(),
+        };
+        Self::Unavailable(reason)
+    }
+}

@@ -1,0 +1,42 @@
+//! Migrations, embedded in the binary and applied under a lock, so that several instances may start
+//! at once on an empty database.
+
+use diesel::SqliteConnection;
+use diesel_async::{AsyncMigrationHarness, AsyncPgConnection, RunQueryDsl};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+
+use super::StoreError;
+
+const SQLITE: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
+const POSTGRES: EmbeddedMigrations = embed_migrations!("migrations/postgres");
+
+/// Key of the advisory lock: the bytes of "paybell".
+const LOCK: i64 = 0x70_61_79_62_65_6c_6c;
+
+/// Applies what is pending inside one exclusive transaction: a second process waits, then finds
+/// nothing to do.
+pub fn on_sqlite(conn: &mut SqliteConnection) -> Result<Vec<String>, StoreError> {
+    conn.exclusive_transaction(|conn| {
+        let applied = conn
+            .run_pending_migrations(SQLITE)
+            .map_err(|error| StoreError::Migration(error.to_string()))?;
+        Ok(applied.iter().map(ToString::to_string).collect())
+    })
+}
+
+/// Applies what is pending under an advisory lock, which ends with the connection.
+pub async fn on_postgres(mut conn: AsyncPgConnection) -> Result<Vec<String>, StoreError> {
+    diesel::sql_query("SELECT pg_advisory_lock($1)")
+        .bind::<diesel::sql_types::BigInt, _>(LOCK)
+        .execute(&mut conn)
+        .await?;
+    let applied = tokio::task::spawn_blocking(move || {
+        let mut harness = AsyncMigrationHarness::new(conn);
+        harness
+            .run_pending_migrations(POSTGRES)
+            .map(|versions| versions.iter().map(ToString::to_string).collect())
+            .map_err(|error| StoreError::Migration(error.to_string()))
+    })
+    .await;
+    applied.map_err(|error| StoreError::Migration(error.to_string()))?
+}

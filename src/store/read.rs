@@ -1,0 +1,206 @@
+//! Reading the outbox for operators.
+
+use std::collections::BTreeMap;
+
+use diesel::dsl::{count_star, min, sql, sum};
+use diesel::prelude::*;
+use diesel::sql_types::Bool;
+use diesel_async::RunQueryDsl;
+use uuid::Uuid;
+
+use super::dispatch::on_either;
+use super::filter::filtered;
+use super::rows::{AttemptRow, OutboxRow, Standing};
+use super::schema::{attempts, outbox, payments, totals};
+use super::sql_types::{Id, Moment};
+use super::{OutboxFilter, Store, StoreError};
+
+/// A row with its payment's order id.
+pub type ListedRow = (OutboxRow, String);
+
+/// One row in full.
+pub struct FullRow {
+    /// The row and its payment's order id.
+    pub row: ListedRow,
+    /// JSON of the payload.
+    pub payload: String,
+    /// Its history, oldest first.
+    pub history: Vec<AttemptRow>,
+}
+
+/// Rows of one channel in one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusCount {
+    /// As stored: a newer version's names are shown too.
+    pub channel: String,
+    /// As stored.
+    pub status: String,
+    /// How many.
+    pub rows: i64,
+}
+
+/// The outbox in numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// By channel and state.
+    pub counts: Vec<StatusCount>,
+    /// Claimable now.
+    pub due: i64,
+    /// Under a live lease.
+    pub in_flight: i64,
+    /// Age of the longest-due row.
+    pub oldest_due_age_seconds: Option<f64>,
+    /// Notifications ever recorded.
+    pub recorded: i64,
+    /// Rows that retention removed.
+    pub purged: i64,
+}
+
+impl Store {
+    /// A page of rows, newest first, `before` excluded.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn outbox_page(
+        &self,
+        filter: &OutboxFilter,
+        before: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<ListedRow>, StoreError> {
+        let before = Id(before.unwrap_or(Uuid::max()));
+        on_either!(self, |conn| {
+            let query = outbox::table
+                .inner_join(payments::table)
+                .filter(outbox::id.lt(before))
+                .order(outbox::id.desc())
+                .limit(limit)
+                .select((OutboxRow::as_select(), payments::order_id))
+                .into_boxed::<Db>();
+            filtered!(query, filter).load(conn).await
+        })
+    }
+
+    /// One row with what is sent and what happened.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn outbox_row(&self, id: Uuid) -> Result<Option<FullRow>, StoreError> {
+        let found: Option<(OutboxRow, String, String)> = on_either!(self, |conn| {
+            outbox::table
+                .inner_join(payments::table)
+                .filter(outbox::id.eq(Id(id)))
+                .select((
+                    OutboxRow::as_select(),
+                    payments::order_id,
+                    outbox::payload,
+                ))
+                .first(conn)
+                .await
+                .optional()
+        })?;
+        let Some((row, order_id, payload)) = found else {
+            return Ok(None);
+        };
+        let history = on_either!(self, |conn| {
+            attempts::table
+                .filter(attempts::outbox_id.eq(Id(id)))
+                .order(attempts::epoch)
+                .select(AttemptRow::as_select())
+                .load(conn)
+                .await
+        })?;
+        Ok(Some(FullRow {
+            row: (row, order_id),
+            payload,
+            history,
+        }))
+    }
+
+    /// The outbox in numbers.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn stats(&self) -> Result<Stats, StoreError> {
+        let counts: Vec<(String, String, i64)> = on_either!(self, |conn| {
+            outbox::table
+                .group_by((outbox::channel, outbox::status))
+                .select((outbox::channel, outbox::status, count_star()))
+                .load(conn)
+                .await
+        })?;
+        let (due, oldest, now): (i64, Option<Moment>, Moment) = self.due().await?;
+        let in_flight: i64 = on_either!(self, |conn, now| {
+            outbox::table
+                .filter(sql::<Bool>("outbox.status = 'PENDING'"))
+                .filter(outbox::claimed_by.is_not_null())
+                .filter(outbox::processable_after.gt(now))
+                .count()
+                .get_result(conn)
+                .await
+        })?;
+        let recorded: Option<i64> = on_either!(self, |conn| {
+            payments::table
+                .select(sum(payments::notification_count))
+                .first(conn)
+                .await
+        })?;
+        let totals: BTreeMap<String, i64> = on_either!(self, |conn| {
+            totals::table
+                .select((totals::name, totals::value))
+                .load::<(String, i64)>(conn)
+                .await
+        })?
+        .into_iter()
+        .collect();
+        Ok(Stats {
+            counts: counts
+                .into_iter()
+                .map(|(channel, status, rows)| StatusCount {
+                    channel,
+                    status,
+                    rows,
+                })
+                .collect(),
+            due,
+            in_flight,
+            oldest_due_age_seconds: oldest.map(|oldest| oldest.seconds_until(now)),
+            recorded: recorded.unwrap_or(0),
+            purged: totals.get("purged").copied().unwrap_or(0),
+        })
+    }
+
+    async fn due(&self) -> Result<(i64, Option<Moment>, Moment), StoreError> {
+        let (due, oldest) = on_either!(self, |conn, now| {
+            outbox::table
+                .filter(sql::<Bool>("outbox.status = 'PENDING'"))
+                .filter(outbox::processable_after.le(now))
+                .select((count_star(), min(outbox::processable_after)))
+                .get_result::<(i64, Option<Moment>)>(conn)
+                .await
+        })?;
+        let now = on_either!(self, |conn, now| {
+            diesel::select(now).get_result::<Moment>(conn).await
+        })?;
+        Ok((due, oldest, now))
+    }
+
+    /// How rows stand that did not take their outcome.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn standing(&self, ids: &[Uuid]) -> Result<Vec<Standing>, StoreError> {
+        let ids: Vec<Id> = ids.iter().copied().map(Id).collect();
+        on_either!(self, |conn| {
+            outbox::table
+                .filter(outbox::id.eq_any(&ids))
+                .select((
+                    outbox::id,
+                    outbox::status,
+                    outbox::epoch,
+                    outbox::claimed_by,
+                ))
+                .load(conn)
+                .await
+        })
+    }
+}

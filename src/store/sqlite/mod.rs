@@ -1,0 +1,146 @@
+//! SQLite: one writer, a few readers, every write in an immediate transaction.
+
+mod claim;
+mod record;
+mod settle;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use diesel::prelude::*;
+use diesel::SqliteConnection;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
+use diesel_async::pooled_connection::{
+    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
+};
+use diesel_async::sync_connection_wrapper::SyncConnectionWrapper;
+use diesel_async::{AsyncConnection, SimpleAsyncConnection};
+use futures_util::FutureExt;
+use uuid::Uuid;
+
+use super::sql_types::{Clock, Now};
+use super::{Claim, HeldRow, Lease, NewPayment, Settlement, StoreError, Verdict, migrations};
+use crate::config::DatabaseConfig;
+
+#[cfg(test)]
+pub(super) use claim::due;
+
+type Connection = SyncConnectionWrapper<SqliteConnection>;
+
+/// Readers beside the one writer: pages and look-ups, never the hot path.
+const READERS: usize = 4;
+
+/// The embedded database.
+pub struct SqliteStore {
+    writer: Pool<Connection>,
+    readers: Pool<Connection>,
+    clock: Clock,
+}
+
+impl SqliteStore {
+    /// Opens (or makes) the file.
+    ///
+    /// # Errors
+    /// When it cannot be opened, with its path.
+    pub async fn open(path: &Path, config: &DatabaseConfig) -> Result<Self, StoreError> {
+        let url = path.display().to_string();
+        let store = Self {
+            writer: pool(&url, 1, config.timeout)?,
+            readers: pool(&url, READERS, config.timeout)?,
+            clock: Clock::start(),
+        };
+        let opened = store.writer().await.map_err(|error| {
+            StoreError::Unavailable(format!("cannot open the SQLite file {url}: {error}"))
+        })?;
+        drop(opened);
+        Ok(store)
+    }
+
+    pub(super) async fn writer(&self) -> Result<Object<Connection>, StoreError> {
+        Ok(self.writer.get().await?)
+    }
+
+    pub(super) async fn reader(&self) -> Result<Object<Connection>, StoreError> {
+        Ok(self.readers.get().await?)
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// A whole write in one go on a blocking thread, not one hop a statement.
+    async fn write<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut SqliteConnection, Now) -> QueryResult<R> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let clock = self.clock;
+        let mut writer = self.writer().await?;
+        let result = writer
+            .spawn_blocking(move |conn| work(conn, clock.now()))
+            .await;
+        Ok(result?)
+    }
+
+    pub(super) async fn migrate(&self) -> Result<Vec<String>, StoreError> {
+        let mut writer = self.writer().await?;
+        let applied = writer
+            .spawn_blocking(|conn| Ok(migrations::on_sqlite(conn)))
+            .await?;
+        applied
+    }
+
+    pub(super) async fn record(
+        &self,
+        batch: Arc<Vec<NewPayment>>,
+        lease: Lease,
+    ) -> Result<Vec<Verdict>, StoreError> {
+        self.write(move |conn, now| record::record(conn, &batch, &lease, now))
+            .await
+    }
+
+    pub(super) async fn claim(&self, claim: Claim) -> Result<Vec<HeldRow>, StoreError> {
+        self.write(move |conn, now| claim::claim(conn, &claim, now))
+            .await
+    }
+
+    pub(super) async fn settle(
+        &self,
+        holder: Uuid,
+        batch: Arc<Vec<Settlement>>,
+    ) -> Result<HashSet<Uuid>, StoreError> {
+        self.write(move |conn, now| settle::settle(conn, holder, &batch, now))
+            .await
+    }
+}
+
+fn pool(url: &str, size: usize, timeout: Duration) -> Result<Pool<Connection>, StoreError> {
+    let mut config = ManagerConfig::<Connection>::default();
+    config.recycling_method = RecyclingMethod::Fast;
+    config.custom_setup = Box::new(move |url| {
+        let url = url.to_owned();
+        async move { connect(&url, timeout).await }.boxed()
+    });
+    let manager = AsyncDieselConnectionManager::new_with_config(url, config);
+    Pool::builder(manager)
+        .max_size(size)
+        .wait_timeout(Some(timeout))
+        .runtime(deadpool::Runtime::Tokio1)
+        .build()
+        .map_err(|error| StoreError::Failed(error.to_string()))
+}
+
+/// Durability is SQLite's strictest: an answered payment survives the loss of power.
+async fn connect(url: &str, timeout: Duration) -> ConnectionResult<Connection> {
+    let mut conn = Connection::establish(url).await?;
+    let pragmas = format!(
+        "PRAGMA busy_timeout = {}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+         PRAGMA foreign_keys = ON;",
+        timeout.as_millis()
+    );
+    conn.batch_execute(&pragmas)
+        .await
+        .map_err(ConnectionError::CouldntSetupConfiguration)?;
+    Ok(conn)
+}
