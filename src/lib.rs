@@ -3,6 +3,8 @@
 //!
 //! See `docs/ARCHITECTURE.md` for the map and the life of a payment.
 
+pub mod cli;
 pub mod config;
 pub mod payment;
 pub mod provider;
+pub mod telemetry;
