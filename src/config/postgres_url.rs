@@ -191,13 +191,9 @@ impl TlsParameters {
 
 /// Splits a URL into what tokio-postgres reads and the TLS parameters.
 fn split_off_tls(url: &str) -> Result<(String, TlsParameters), String> {
-    // tokio-postgres, too, ends the credentials at the first `@`; they may hold a `?`.
-    let credentials = url.find('@').map_or(0, |at| at + 1);
-    let (head, tail) = url.split_at(credentials);
-    let (host_and_path, query) = tail.split_once('?').unwrap_or((tail, ""));
-    if host_and_path.contains('@') {
-        return Err("has a second @: percent-encode @ in the password as %40".to_owned());
-    }
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    require_one_reading(rest)?;
+    let (host_and_path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut tls = TlsParameters::default();
     let mut others = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -215,10 +211,27 @@ fn split_off_tls(url: &str) -> Result<(String, TlsParameters), String> {
         }
     }
     let separator = if others.is_empty() { "" } else { "?" };
+    let others = others.join("&");
     Ok((
-        format!("{head}{host_and_path}{separator}{}", others.join("&")),
+        format!("{scheme}://{host_and_path}{separator}{others}"),
         tls,
     ))
+}
+
+/// Refuses what libpq and tokio-postgres would split at different places: part of a password could
+/// end up as a host or a parameter, and be shown.
+fn require_one_reading(rest: &str) -> Result<(), String> {
+    let Some((credentials, after)) = rest.split_once('@') else {
+        return Ok(());
+    };
+    if credentials.contains(['/', '?']) || after.contains('@') {
+        return Err(
+            "can be read in two ways: percent-encode / ? and @ in the password and in \
+                    parameters, as %2F, %3F and %40"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// Percent-decodes one `name=value`; a plus sign is a plus sign, as in libpq.

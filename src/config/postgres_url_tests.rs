@@ -149,17 +149,34 @@ fn unknown_parameters_are_named_and_known_ones_kept() {
 #[test]
 fn passwords_keep_their_special_characters_and_are_never_shown() {
     let parsed =
-        PostgresUrl::parse("postgres://u:p?w%40x/y&sslmode=z@h:6432/db?sslmode=disable").unwrap();
+        PostgresUrl::parse("postgres://u:p%3Fw%40x%2Fy&sslmode=z#+@h:6432/db?sslmode=disable")
+            .unwrap();
     assert_eq!(
         parsed.config().get_password(),
-        Some(&b"p?w@x/y&sslmode=z"[..])
+        Some(&b"p?w@x/y&sslmode=z#+"[..])
     );
     assert_eq!(
         parsed.to_string(),
         "postgres://u:********@h:6432/db?sslmode=disable"
     );
-    assert!(!format!("{parsed:?}").contains("p?w"));
-    assert!(problem("postgres://u:first@second@h/db").contains("%40"));
+    assert!(!format!("{parsed:?}").contains("sslmode=z"));
+}
+
+#[test]
+fn an_ambiguous_password_is_refused_unseen() {
+    for url in [
+        "postgres://u:first@hidden@h/db",
+        "postgres://u:first/hidden@h/db",
+        "postgres://u:first?hidden=1@h/db",
+        "postgres://u:first@b?hidden=1@h/db",
+        "postgres://h/db?application_name=hidden@b",
+    ] {
+        let problem = problem(url);
+        assert!(
+            problem.contains("%40") && !problem.contains("hidden"),
+            "{url}: {problem}"
+        );
+    }
 }
 
 #[test]

@@ -239,7 +239,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err("is neither true nor false".to_owned()),
+        _ => Err("is neither true nor false: write one of them".to_owned()),
     }
 }
 
