@@ -3,9 +3,12 @@
 //!
 //! See `docs/ARCHITECTURE.md` for the map and the life of a payment.
 
-pub mod payment;
-pub mod provider;
+pub mod cli;
 pub mod config;
+pub mod http;
 pub mod metrics;
 pub mod outbox;
+pub mod payment;
+pub mod provider;
 pub mod store;
+pub mod telemetry;

@@ -1,0 +1,183 @@
+//! The command line: which command, with which options, and what its end means to the shell.
+//!
+//! Exit codes: 0 success, 1 a failure while running, 2 bad usage or configuration.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::future::Future;
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Config, ConfigErrors, Env, Summary};
+use crate::telemetry;
+
+/// Failure while running.
+const FAILURE: u8 = 1;
+/// Bad usage or configuration; clap's own code for usage.
+const BAD_CONFIGURATION: u8 = 2;
+
+/// Payment notifications that arrive.
+///
+/// Paybell records each payment together with its notifications in one transaction and delivers
+/// them by SMS and push.
+#[derive(Debug, Parser)]
+#[command(name = "paybell", version, arg_required_else_help = true)]
+#[command(after_help = "Settings come from environment variables and .env; see .env.example.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the configuration with secrets masked and say what is wrong with it
+    CheckConfig,
+}
+
+/// Options of `paybell demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Keep the database in this folder instead of a temporary one
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address that the server listens on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub bind: SocketAddr,
+    /// Dialect of the SMS gateway
+    #[arg(long, value_enum, default_value_t = SmsDialect::Http)]
+    pub sms: SmsDialect,
+    /// Stop with 0 once all sample notifications are SENT, with 1 if they are not within 60 s
+    #[arg(long)]
+    pub exit: bool,
+}
+
+/// Options of `paybell mock-providers`.
+#[derive(Debug, Clone, Args)]
+pub struct MockProvidersArgs {
+    /// Address that the mock providers listen on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090")]
+    pub bind: SocketAddr,
+}
+
+/// A dialect of SMS gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SmsDialect {
+    /// The generic JSON gateway
+    Http,
+}
+
+/// Runs the command that `args` (the program's name first) ask for.
+pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    telemetry::report_panics_on_stderr();
+    match Cli::try_parse_from(args) {
+        Ok(cli) => dispatch(&cli.command),
+        Err(usage) => {
+            // Help for a closed pipe is help nobody reads.
+            drop(usage.print());
+            u8::try_from(usage.exit_code())
+                .map_or(ExitCode::from(BAD_CONFIGURATION), ExitCode::from)
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> ExitCode {
+    match command {
+        Command::CheckConfig => check_config(
+            &Env::load(),
+            &mut io::stdout().lock(),
+            &mut io::stderr().lock(),
+        ),
+    }
+}
+
+/// Runs a command's future to its end on a runtime of its own.
+///
+/// # Errors
+/// When the operating system grants no threads or I/O driver.
+pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(future))
+}
+
+/// Reports a failure while running: one line, exit code 1.
+pub fn fail(error: &dyn Display) -> ExitCode {
+    report(&mut io::stderr().lock(), error);
+    ExitCode::from(FAILURE)
+}
+
+/// Reports a bad configuration: one line a fault, exit code 2.
+pub fn refuse(errors: &ConfigErrors) -> ExitCode {
+    report_faults(&mut io::stderr().lock(), errors);
+    ExitCode::from(BAD_CONFIGURATION)
+}
+
+/// Writes what a command has to say to standard output. A reader that has gone (`| head`) wants no
+/// more, which is no error.
+///
+/// # Errors
+/// When the output cannot be written for another reason, for example a full disk.
+pub fn print(text: &str) -> io::Result<()> {
+    write_out(&mut io::stdout().lock(), text)
+}
+
+fn write_out(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// An error is one line, whatever its cause put into it.
+fn report(err: &mut dyn Write, error: &dyn Display) {
+    let line = error
+        .to_string()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    // Nobody is left to tell when standard error is closed.
+    drop(writeln!(err, "error: {line}"));
+}
+
+fn report_faults(err: &mut dyn Write, errors: &ConfigErrors) {
+    errors.faults().iter().for_each(|fault| report(err, fault));
+}
+
+fn check_config(env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    let (mut text, faults) = match Config::from_env(env) {
+        Ok(config) => (describe(&config), None),
+        Err(errors) => (Summary::of(env).to_string(), Some(errors)),
+    };
+    if faults.is_none() {
+        text.push_str("\nThe configuration is valid.\n");
+    }
+    if let Err(error) = write_out(out, &text) {
+        report(err, &format!("cannot write to standard output: {error}"));
+        return ExitCode::from(FAILURE);
+    }
+    let Some(errors) = faults else {
+        return ExitCode::SUCCESS;
+    };
+    report_faults(err, &errors);
+    ExitCode::from(BAD_CONFIGURATION)
+}
+
+fn describe(config: &Config) -> String {
+    let mut text = config.summary().to_string();
+    for warning in &config.warnings {
+        text.push_str("\nwarning: ");
+        text.push_str(warning);
+    }
+    if !config.warnings.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
