@@ -3,5 +3,6 @@
 //!
 //! See `docs/ARCHITECTURE.md` for the map and the life of a payment.
 
+pub mod http;
 pub mod payment;
 pub mod provider;
