@@ -1,7 +1,9 @@
 //! What was wrong with a request, and where.
 
-/// One fault of a request body.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use serde::Serialize;
+
+/// One fault of a request body, as it is told to the client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// RFC 6901 JSON pointer of the value at fault; empty for the whole body.
     pub pointer: String,
