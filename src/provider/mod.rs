@@ -4,6 +4,7 @@
 //! follows from that. Adding a provider is one file and one line where the lanes are composed.
 
 pub mod client;
+pub mod fcm;
 pub mod mock;
 pub mod redact;
 pub mod retry_after;
