@@ -6,8 +6,13 @@
 pub mod client;
 pub mod fcm;
 pub mod mock;
+pub mod redact;
 pub mod retry_after;
 pub mod sms;
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod testing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +43,7 @@ pub struct Message {
 /// What a provider (or the way to it) said, kept for people: history and `last_error`.
 ///
 /// The text is already safe to store and to show: no NUL, capped in length, and phone numbers and
-/// other long digit runs masked ([`client::safe_text`]).
+/// other long digit runs masked ([`redact::Redactor`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answer {
     /// HTTP status, when there was an answer at all.

@@ -1,0 +1,151 @@
+//! What the mock remembers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
+use tokio::sync::watch;
+
+use super::behavior::{Behavior, Target};
+use crate::payment::Channel;
+
+/// One accepted message. It holds what was sent in clear, so it has no `Debug`.
+#[derive(Serialize)]
+pub struct Accepted {
+    /// The id that the sender was told.
+    pub id: String,
+    /// Which channel it came over.
+    pub channel: Channel,
+    /// Which dialect it came in.
+    pub provider: &'static str,
+    /// Phone number or registration token, as sent.
+    pub to: String,
+    /// Title or subject.
+    pub title: Option<String>,
+    /// The text.
+    pub text: Option<String>,
+    /// Custom key-value pairs of a push.
+    pub data: BTreeMap<String, String>,
+    /// The sender's own name for the message.
+    pub reference: Option<String>,
+    /// When it was accepted.
+    #[serde(serialize_with = "with_microseconds")]
+    pub received_at: DateTime<Utc>,
+}
+
+/// How much has happened, for those who wait.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) messages: usize,
+    requests: HashMap<Target, u64>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    inner: Mutex<Inner>,
+    counts: watch::Sender<Counts>,
+}
+
+#[derive(Default)]
+struct Inner {
+    messages: Vec<Arc<Accepted>>,
+    /// The first message accepted under each reference, per dialect.
+    by_reference: HashMap<(&'static str, String), Arc<Accepted>>,
+    behaviors: HashMap<Target, Vec<Behavior>>,
+}
+
+impl Counts {
+    pub(super) fn requests(&self, target: Target) -> u64 {
+        self.requests.get(&target).copied().unwrap_or(0)
+    }
+}
+
+impl State {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts a message now.
+    pub(super) fn accept(&self, mut message: Accepted) -> Arc<Accepted> {
+        message.received_at = Utc::now();
+        let accepted = Arc::new(message);
+        let mut inner = self.inner();
+        inner.messages.push(Arc::clone(&accepted));
+        if let Some(reference) = &accepted.reference {
+            inner
+                .by_reference
+                .entry((accepted.provider, reference.clone()))
+                .or_insert_with(|| Arc::clone(&accepted));
+        }
+        // Still under the lock, so that the count never falls behind what can be read.
+        self.counts
+            .send_modify(|counts| counts.messages = inner.messages.len());
+        drop(inner);
+        accepted
+    }
+
+    /// The first message that was accepted under the reference.
+    pub(super) fn first(&self, provider: &'static str, reference: &str) -> Option<Arc<Accepted>> {
+        let key = (provider, reference.to_owned());
+        self.inner().by_reference.get(&key).cloned()
+    }
+
+    pub(super) fn messages(&self, keep: impl Fn(&Accepted) -> bool) -> Vec<Arc<Accepted>> {
+        let all = self.inner().messages.clone();
+        all.into_iter().filter(|message| keep(message)).collect()
+    }
+
+    pub(super) fn forget_messages(&self) {
+        let mut inner = self.inner();
+        inner.messages = Vec::new();
+        inner.by_reference = HashMap::new();
+        self.counts.send_modify(|counts| counts.messages = 0);
+    }
+
+    pub(super) fn set_behavior(&self, target: Target, behavior: Behavior) {
+        let mut inner = self.inner();
+        let set = inner.behaviors.entry(target).or_default();
+        set.retain(|other| other.to != behavior.to);
+        set.push(behavior);
+    }
+
+    pub(super) fn clear_behavior(&self, target: Target) {
+        self.inner().behaviors.remove(&target);
+    }
+
+    /// Counts a request and says how to treat it: the behaviour for its recipient, else the one for
+    /// everybody. One that is limited in times is used up by this.
+    pub(super) fn request(&self, target: Target, to: Option<&str>) -> Option<Behavior> {
+        self.counts
+            .send_modify(|counts| *counts.requests.entry(target).or_default() += 1);
+        let mut inner = self.inner();
+        let set = inner.behaviors.get_mut(&target)?;
+        let at = set
+            .iter()
+            .position(|behavior| behavior.to.is_some() && behavior.to.as_deref() == to)
+            .or_else(|| set.iter().position(|behavior| behavior.to.is_none()))?;
+        match &mut set[at].times {
+            Some(1) => Some(set.remove(at)),
+            Some(times) => {
+                *times -= 1;
+                Some(set[at].clone())
+            }
+            None => Some(set[at].clone()),
+        }
+    }
+
+    pub(super) fn requests(&self, target: Target) -> u64 {
+        self.counts.borrow().requests(target)
+    }
+
+    /// Returns once the condition holds.
+    pub(super) async fn wait_until(&self, condition: impl FnMut(&Counts) -> bool) {
+        // It fails only when the sender is gone, and the sender is ours.
+        let _held = self.counts.subscribe().wait_for(condition).await.is_ok();
+    }
+}
+
+fn with_microseconds<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&at.format("%Y-%m-%dT%H:%M:%S%.6fZ"))
+}

@@ -1,0 +1,3 @@
+//! SMS gateways, one file a dialect.
+
+pub mod http;
