@@ -34,6 +34,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Try the whole product on nothing: an embedded database, mock providers, a few payments
+    Demo(DemoArgs),
+    /// Run the service
+    Serve,
+    /// Run the mock SMS and FCM providers alone
+    MockProviders(MockProvidersArgs),
+    /// Apply pending database migrations and print their versions
+    Migrate,
     /// Print the configuration with secrets masked and say what is wrong with it
     CheckConfig,
 }
@@ -86,6 +94,10 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
 
 fn dispatch(command: &Command) -> ExitCode {
     match command {
+        Command::Demo(args) => commands::demo(args),
+        Command::Serve => commands::serve(&Env::load()),
+        Command::MockProviders(args) => commands::mock_providers(args),
+        Command::Migrate => commands::migrate(&Env::load()),
         Command::CheckConfig => check_config(
             &Env::load(),
             &mut io::stdout().lock(),
@@ -179,5 +191,6 @@ fn describe(config: &Config) -> String {
     text
 }
 
+mod commands;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //!
 //! See `docs/ARCHITECTURE.md` for the map and the life of a payment.
 
+pub mod app;
 pub mod cli;
 pub mod config;
 pub mod http;

@@ -1,7 +1,7 @@
 //! Figures for Prometheus. Every label comes from a closed set: no path, id or recipient.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -132,15 +132,12 @@ impl Metrics {
         let lane = Arc::new(LaneMetrics {
             channel,
             permits,
-            started: Instant::now(),
             depth: AtomicI64::new(0),
             last_poll: Mutex::new(Instant::now()),
+            last_turn: Mutex::new(Instant::now()),
             trouble: Mutex::default(),
         });
-        self.lanes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(&lane));
+        lock(&self.lanes).push(Arc::clone(&lane));
         lane
     }
 
@@ -224,7 +221,7 @@ impl Metrics {
     /// # Errors
     /// Never in practice: writing into a string does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        for lane in self.lanes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for lane in lock(&self.lanes).iter() {
             let labels = ChannelLabels {
                 channel: lane.channel.as_str(),
             };
@@ -249,9 +246,9 @@ impl Metrics {
 pub struct LaneMetrics {
     channel: Channel,
     permits: Arc<Permits>,
-    started: Instant,
     depth: AtomicI64,
     last_poll: Mutex<Instant>,
+    last_turn: Mutex<Instant>,
     trouble: Mutex<Option<Trouble>>,
 }
 
@@ -271,21 +268,30 @@ impl LaneMetrics {
             .store(i64::try_from(rows).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
-    /// The scheduler asked the database, which gave it `_rows` rows.
-    pub fn polled(&self, _rows: usize) {
-        *self.last_poll.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    /// The scheduler asked the database, which answered.
+    pub fn polled(&self) {
+        *lock(&self.last_poll) = Instant::now();
+    }
+
+    /// The lane's loop turned.
+    pub fn turned(&self) {
+        *lock(&self.last_turn) = Instant::now();
+    }
+
+    /// Time since the lane's loop last turned.
+    pub fn since_last_turn(&self) -> Duration {
+        lock(&self.last_turn).elapsed()
     }
 
     /// Time since the scheduler last asked successfully.
     pub fn since_last_poll(&self) -> Duration {
-        let last = *self.last_poll.lock().unwrap_or_else(PoisonError::into_inner);
-        last.max(self.started).elapsed()
+        lock(&self.last_poll).elapsed()
     }
 
     /// A try ended; `None`: it was let go unsent.
     pub fn delivered(&self, settlement: Option<&Settlement>) {
         let Some(settlement) = settlement else { return };
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = lock(&self.trouble);
         match settlement.status {
             Status::Sent => *trouble = None,
             // A refused message says nothing about the provider's health.
@@ -302,9 +308,10 @@ impl LaneMetrics {
 
     /// What goes wrong since the last acceptance.
     pub fn trouble(&self) -> Option<Trouble> {
-        self.trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.trouble).clone()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,7 +23,7 @@ pub use database::{DatabaseConfig, DatabaseUrl};
 pub use env::Env;
 pub use http::{ApiKey, HttpConfig, SAMPLE_ADMIN_TOKEN};
 pub use log::{LogConfig, LogFormat};
-pub use messages::{MessageDefaults, Region};
+pub use messages::MessageDefaults;
 pub use outbox::OutboxConfig;
 pub use postgres_url::{PostgresUrl, RootCert, SslMode};
 pub use reader::{ConfigErrors, Fault};

@@ -31,7 +31,7 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(config.database.timeout, Duration::from_secs(5));
     assert_eq!(config.http.bind.to_string(), "127.0.0.1:8080");
     assert!(config.http.api_keys.is_empty() && config.http.admin_token.is_none());
-    assert_eq!(config.messages.region.as_str(), "KR");
+    assert_eq!(config.messages.region.code(), "KR");
     assert_eq!(config.messages.locale.as_str(), "ko");
     assert!(config.fcm.is_none() && config.proxy.is_none());
     let outbox = config.outbox;

@@ -135,7 +135,10 @@ impl Lane {
                 },
                 () = self.shared.permits.freed.notified() => {}
                 Some(claimed) = self.claims.1.recv() => self.scheduler.learn(&claimed),
-                _ = polls.tick() => self.scheduler.poll(),
+                _ = polls.tick() => {
+                    self.shared.metrics.turned();
+                    self.scheduler.poll();
+                }
                 () = self.shared.bell.notified() => self.scheduler.press(),
                 () = sleep_until(stale_at.unwrap_or_else(Instant::now).into()),
                     if stale_at.is_some() => self.release_stale(),
@@ -317,7 +320,7 @@ async fn claim_and_carry(
             return nothing;
         }
     };
-    shared.metrics.polled(rows.len());
+    shared.metrics.polled();
     let claimed = Claimed {
         full: rows.len() == permits.len() && limit > 0,
         low_water: rows.iter().map(|row| row.due_since).max(),

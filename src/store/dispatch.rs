@@ -12,8 +12,8 @@ macro_rules! on_either {
     ($store:expr, |$conn:ident, $now:ident| $body:expr) => {
         match &$store.database {
             $crate::store::Database::Sqlite(sqlite) => {
-                #[expect(dead_code, reason = "not every body names its backend")]
                 type Db = diesel::sqlite::Sqlite;
+                let _backend = std::marker::PhantomData::<Db>;
                 let mut loan = sqlite.reader().await?;
                 let $now = sqlite.now();
                 let $conn = &mut *loan;
@@ -21,8 +21,8 @@ macro_rules! on_either {
                 outcome.map_err($crate::store::StoreError::from)
             }
             $crate::store::Database::Postgres(postgres) => {
-                #[expect(dead_code, reason = "not every body names its backend")]
                 type Db = diesel::pg::Pg;
+                let _backend = std::marker::PhantomData::<Db>;
                 let mut loan = postgres.checkout().await?;
                 let $now = postgres.now();
                 let outcome = {
@@ -40,15 +40,15 @@ macro_rules! in_transaction {
     ($store:expr, |$conn:ident, $now:ident| $body:expr) => {
         match &$store.database {
             $crate::store::Database::Sqlite(sqlite) => {
-                #[expect(dead_code, reason = "not every body names its backend")]
                 type Db = diesel::sqlite::Sqlite;
+                let _backend = std::marker::PhantomData::<Db>;
                 let mut loan = sqlite.writer().await?;
                 let $now = sqlite.now();
                 loan.immediate_transaction(async |$conn| $body).await
             }
             $crate::store::Database::Postgres(postgres) => {
-                #[expect(dead_code, reason = "not every body names its backend")]
                 type Db = diesel::pg::Pg;
+                let _backend = std::marker::PhantomData::<Db>;
                 let mut loan = postgres.checkout().await?;
                 let $now = postgres.now();
                 let outcome = {

@@ -31,8 +31,9 @@ use uuid::Uuid;
 
 pub use error::{Conflict, StoreError};
 pub use filter::OutboxFilter;
-pub use operate::{Change, Replayable};
-pub use read::{Stats, StatusCount};
+pub use operate::Change;
+pub use payments::PaymentView;
+pub use read::{FullRow, ListedRow, Stats, StatusCount};
 pub use rows::{
     AttemptRow, Birth, HeldRow, HistoryEntry, Idempotency, NewPayment, NotificationRow, OutboxRow,
     PaymentRow, Settlement, Standing, Verdict,

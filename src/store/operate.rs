@@ -17,7 +17,7 @@ use crate::payment::{Happening, Status};
 /// A row before an operator's change.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = outbox)]
-pub struct Replayable {
+pub(super) struct Replayable {
     id: Id,
     recipient: String,
     provider: String,

@@ -30,7 +30,7 @@ impl Connector {
     /// # Errors
     /// [`StoreError::Failed`] when they cannot be read or are none.
     pub fn new(url: &PostgresUrl, timeout: Duration) -> Result<Self, StoreError> {
-        let mut config = url.client_config();
+        let mut config = url.config().clone();
         config
             .connect_timeout(timeout)
             .keepalives(true)

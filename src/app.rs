@@ -1,0 +1,235 @@
+//! The composition root: what runs, in which order it starts, and in which order it stops.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use crate::config::{Config, FcmConfig, SmsConfig};
+use crate::http::auth::{AdminToken, ApiKeys};
+use crate::http::body::Limits;
+use crate::http::{AppState, Server, bind};
+use crate::metrics::Metrics;
+use crate::outbox::Running;
+use crate::payment::Channel;
+use crate::payment::request::Rules;
+use crate::provider::Provider;
+use crate::provider::client::{Client, ClientError, ClientSettings};
+use crate::provider::fcm::{Fcm, FcmSettings};
+use crate::provider::sms::http::{HttpSms, HttpSmsSettings};
+use crate::store::{Store, StoreError};
+
+/// Of the grace, what is kept for the engine after the HTTP server has stopped.
+const ENGINE_SHARE: Duration = Duration::from_secs(3);
+
+/// Why the service could not run, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The database.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// A provider's client.
+    #[error("{0}")]
+    Client(#[from] ClientError),
+    /// The address, or the signals.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// A part of the engine died.
+    #[error("a part of the delivery engine died: see the log; a restart loses nothing")]
+    Died,
+    /// Not everything was written within the grace.
+    #[error(
+        "stopped before everything was written: the rows heal when their leases end, nothing is lost"
+    )]
+    Unclean,
+}
+
+/// The service, built and not yet answering.
+pub struct Application {
+    server: Server,
+    running: Running,
+    stopping: Arc<AtomicBool>,
+    grace: Duration,
+}
+
+impl Application {
+    /// Opens the database, brings its schema up to date, starts the engine and binds the server.
+    ///
+    /// # Errors
+    /// When the database or the address cannot be had.
+    pub async fn build(config: Config) -> Result<Self, AppError> {
+        let store = Store::open(&config.database).await?;
+        let applied = store.migrate().await?;
+        if !applied.is_empty() {
+            info!(versions = %applied.join(", "), "migrations applied");
+        }
+        let metrics = Metrics::new();
+        let providers = providers(&config)?;
+        let channels: Vec<Channel> = providers.iter().map(|(channel, _)| *channel).collect();
+        for channel in Channel::ALL {
+            if !channels.contains(&channel) {
+                warn!(%channel, "this channel is not configured: its rows wait");
+            }
+        }
+        let patience = config.database.timeout;
+        let running = Running::start(&store, &config.outbox, patience, providers, &metrics);
+        let stopping = Arc::new(AtomicBool::new(false));
+        if config.http.admin_token.is_none() {
+            warn!("ADMIN_TOKEN is not set: the admin routes do not exist");
+        }
+        let state = AppState {
+            engine: running.engine(),
+            store,
+            metrics,
+            rules: Rules {
+                region: config.messages.region,
+                default_locale: config.messages.locale,
+                channels,
+            },
+            api_keys: api_keys(&config),
+            admin_token: config.http.admin_token.as_ref().map(AdminToken::new),
+            limits: Limits::default(),
+            stopping: Arc::clone(&stopping),
+        };
+        let grace = config.outbox.shutdown_grace;
+        let http_grace = grace.saturating_sub(ENGINE_SHARE);
+        let server = bind(config.http.bind, state, http_grace)?;
+        info!(address = %server.addr, "listening");
+        Ok(Self {
+            server,
+            running,
+            stopping,
+            grace,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.server.addr
+    }
+
+    /// Answers until `stop` resolves, then stops in order.
+    ///
+    /// # Errors
+    /// When a part died, or not everything was written within the grace.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), AppError> {
+        let handle = self.server.handle();
+        let mut server = Box::pin(self.server.run());
+        let died = tokio::select! {
+            () = stop => false,
+            () = self.running.died() => true,
+            ended = &mut server => {
+                error!(?ended, "the HTTP server ended by itself");
+                true
+            }
+        };
+        let deadline = Instant::now() + self.grace;
+        info!(grace_seconds = self.grace.as_secs(), "stopping");
+        self.stopping.store(true, Ordering::Relaxed);
+        let http = async {
+            handle.stop(true).await;
+        };
+        let answered = async {
+            // The server itself must be polled for its workers to stop.
+            tokio::select! {
+                () = http => {}
+                _ = &mut server => {}
+            }
+        };
+        if tokio::time::timeout_at(deadline, answered).await.is_err() {
+            warn!("requests were still open at the end of the grace");
+        }
+        drop(server);
+        let clean = self.running.shut_down(deadline).await;
+        info!(clean, "stopped");
+        match (died, clean) {
+            (true, _) => Err(AppError::Died),
+            (false, false) => Err(AppError::Unclean),
+            (false, true) => Ok(()),
+        }
+    }
+}
+
+/// Resolves at the first SIGINT or SIGTERM. A second one ends the process at once: the leases heal
+/// what was under way.
+///
+/// # Errors
+/// When the operating system grants no signal handlers.
+pub fn signals() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        either(&mut terminate, &mut interrupt).await;
+        tokio::spawn(async move {
+            either(&mut terminate, &mut interrupt).await;
+            warn!("second signal: ending at once");
+            std::process::exit(1);
+        });
+    })
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}
+
+fn api_keys(config: &Config) -> ApiKeys {
+    let keys: Vec<_> = config
+        .http
+        .api_keys
+        .iter()
+        .map(|key| (key.name.clone(), key.key.clone()))
+        .collect();
+    ApiKeys::new(&keys)
+}
+
+/// One line a provider.
+fn providers(config: &Config) -> Result<Vec<(Channel, Arc<dyn Provider>)>, AppError> {
+    let mut providers: Vec<(Channel, Arc<dyn Provider>)> = Vec::new();
+    if let Some(sms) = &config.sms {
+        providers.push((Channel::Sms, sms_provider(sms, client(config)?)));
+    }
+    if let Some(FcmConfig {
+        base_url,
+        project_id,
+    }) = &config.fcm
+    {
+        let settings = FcmSettings {
+            base_url: base_url.clone(),
+            project_id: project_id.clone(),
+        };
+        providers.push((Channel::Fcm, Arc::new(Fcm::new(&settings, client(config)?))));
+    }
+    Ok(providers)
+}
+
+fn sms_provider(config: &SmsConfig, client: Client) -> Arc<dyn Provider> {
+    match config {
+        SmsConfig::Http {
+            base_url,
+            from,
+            api_key,
+        } => Arc::new(HttpSms::new(
+            HttpSmsSettings {
+                base_url: base_url.clone(),
+                from: from.clone(),
+                api_key: api_key.clone(),
+            },
+            client,
+        )),
+    }
+}
+
+/// Each provider has its own client, so that their connections are apart.
+fn client(config: &Config) -> Result<Client, ClientError> {
+    Client::new(ClientSettings {
+        timeout: config.outbox.provider_timeout,
+        proxy: config.proxy.as_ref().map(|proxy| proxy.url().clone()),
+    })
+}

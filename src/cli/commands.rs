@@ -1,0 +1,88 @@
+//! The commands that run something.
+
+use std::process::ExitCode;
+
+use tracing::warn;
+
+use super::{DemoArgs, MockProvidersArgs, block_on, fail, print, refuse};
+use crate::app::{AppError, Application, signals};
+use crate::config::{Config, DatabaseConfig, Env, LogConfig};
+use crate::demo;
+use crate::provider::mock::Mock;
+use crate::store::Store;
+use crate::telemetry;
+
+/// `paybell serve`.
+pub fn serve(env: &Env) -> ExitCode {
+    let config = match Config::from_env(env) {
+        Ok(config) => config,
+        Err(faults) => return refuse(&faults),
+    };
+    if let Err(error) = telemetry::init(&config.log) {
+        return fail(&error);
+    }
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+    ended(block_on(Box::pin(async {
+        let stop = signals()?;
+        Box::pin(Application::build(config))
+            .await?
+            .run_until(stop)
+            .await
+    })))
+}
+
+/// `paybell demo`.
+pub fn demo(args: &DemoArgs) -> ExitCode {
+    if let Err(error) = telemetry::init(&LogConfig::quiet()) {
+        return fail(&error);
+    }
+    match block_on(Box::pin(demo::run(args))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => fail(&error),
+        Err(error) => fail(&error),
+    }
+}
+
+/// `paybell mock-providers`.
+pub fn mock_providers(args: &MockProvidersArgs) -> ExitCode {
+    ended(block_on(Box::pin(async {
+        let stop = signals()?;
+        let mock = Mock::start(args.bind)?;
+        print(&format!(
+            "mock providers listen on {addr}\n\
+             \x20 SMS_BASE_URL=http://{addr}/sms\n\
+             \x20 FCM_BASE_URL=http://{addr}\n\
+             \x20 what they accepted: curl http://{addr}/mock/messages\n",
+            addr = mock.addr()
+        ))?;
+        stop.await;
+        mock.stop().await;
+        Ok(())
+    })))
+}
+
+/// `paybell migrate`.
+pub fn migrate(env: &Env) -> ExitCode {
+    let database = match DatabaseConfig::from_env(env) {
+        Ok(database) => database,
+        Err(faults) => return refuse(&faults),
+    };
+    ended(block_on(Box::pin(async {
+        let applied = Store::open(&database).await?.migrate().await?;
+        let text = match applied.as_slice() {
+            [] => "the schema is up to date\n".to_owned(),
+            versions => versions.iter().map(|v| format!("applied {v}\n")).collect(),
+        };
+        Ok(print(&text)?)
+    })))
+}
+
+fn ended(result: std::io::Result<Result<(), AppError>>) -> ExitCode {
+    match result {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => fail(&error),
+        Err(error) => fail(&error),
+    }
+}
