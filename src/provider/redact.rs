@@ -51,7 +51,7 @@ impl Redactor {
         let payload = &message.payload;
         let mut redactor = Self::default();
         // A phone number is left to the digit mask, which knows its other spellings too.
-        if !recipient.chars().all(|c| c == '+' || c.is_ascii_digit()) {
+        if !is_phone_number(recipient) {
             redactor.hide(recipient, SECRET_WINDOW);
         }
         redactor.hide(&payload.body, QUOTE_WINDOW);
@@ -110,6 +110,13 @@ impl Redactor {
         }
         shown
     }
+}
+
+/// E.164, and long enough for the digit mask.
+fn is_phone_number(recipient: &str) -> bool {
+    recipient.strip_prefix('+').is_some_and(|digits| {
+        digits.len() >= MIN_PHONE_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// One line without control characters: NUL cannot be stored in PostgreSQL, and a line break would
@@ -185,6 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::provider::testing::message;
 
     #[test]
     fn phone_numbers_are_masked_in_every_spelling() {
@@ -228,6 +236,20 @@ mod tests {
         assert_eq!(redactor.text("bad fGt:APA91bHxyz..."), "bad ***...");
         assert_eq!(redactor.text("token ends LKJHgfdsa"), "token ends ***");
         assert_eq!(redactor.text("APA91b"), "APA91b");
+    }
+
+    #[test]
+    fn every_recipient_is_hidden() {
+        let table = [
+            ("+821012345678", "bad ***5678!"),
+            ("12345", "bad ***!"),
+            ("+1234", "bad ***!"),
+            ("token-1", "bad ***!"),
+        ];
+        for (recipient, expected) in table {
+            let redactor = Redactor::for_message(&message(recipient));
+            assert_eq!(redactor.text(&format!("bad {recipient}!")), expected);
+        }
     }
 
     #[test]

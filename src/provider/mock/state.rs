@@ -61,6 +61,26 @@ impl Counts {
     }
 }
 
+impl Inner {
+    /// The behaviour for the recipient, else the one for everybody. One that is limited in times is
+    /// used up by this.
+    fn take_behavior(&mut self, target: Target, to: Option<&str>) -> Option<Behavior> {
+        let set = self.behaviors.get_mut(&target)?;
+        let at = set
+            .iter()
+            .position(|behavior| behavior.to.is_some() && behavior.to.as_deref() == to)
+            .or_else(|| set.iter().position(|behavior| behavior.to.is_none()))?;
+        match &mut set[at].times {
+            Some(1) => Some(set.remove(at)),
+            Some(times) => {
+                *times -= 1;
+                Some(set[at].clone())
+            }
+            None => Some(set[at].clone()),
+        }
+    }
+}
+
 impl State {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -114,25 +134,14 @@ impl State {
         self.inner().behaviors.remove(&target);
     }
 
-    /// Counts a request and says how to treat it: the behaviour for its recipient, else the one for
-    /// everybody. One that is limited in times is used up by this.
+    /// Counts a request and says how to treat it.
     pub(super) fn request(&self, target: Target, to: Option<&str>) -> Option<Behavior> {
+        let mut inner = self.inner();
+        let behavior = inner.take_behavior(target, to);
+        // Counted last, so that whoever waited for it cannot change how it is treated.
         self.counts
             .send_modify(|counts| *counts.requests.entry(target).or_default() += 1);
-        let mut inner = self.inner();
-        let set = inner.behaviors.get_mut(&target)?;
-        let at = set
-            .iter()
-            .position(|behavior| behavior.to.is_some() && behavior.to.as_deref() == to)
-            .or_else(|| set.iter().position(|behavior| behavior.to.is_none()))?;
-        match &mut set[at].times {
-            Some(1) => Some(set.remove(at)),
-            Some(times) => {
-                *times -= 1;
-                Some(set[at].clone())
-            }
-            None => Some(set[at].clone()),
-        }
+        behavior
     }
 
     pub(super) fn requests(&self, target: Target) -> u64 {
