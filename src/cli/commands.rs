@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::{DemoArgs, MockProvidersArgs, block_on, fail, print, refuse};
 use crate::app::{AppError, Application, signals};
-use crate::config::{Config, DatabaseConfig, Env, LogConfig};
+use crate::config::{Config, DatabaseConfig, Env, LogConfig, LogFormat};
 use crate::demo;
 use crate::provider::mock::Mock;
 use crate::store::Store;
@@ -35,7 +35,12 @@ pub fn serve(env: &Env) -> ExitCode {
 
 /// `paybell demo`.
 pub fn demo(args: &DemoArgs) -> ExitCode {
-    if let Err(error) = telemetry::init(&LogConfig::quiet()) {
+    // What the demo has to say is on standard output; the log would tell it twice.
+    let log = LogConfig {
+        format: LogFormat::Text,
+        filter: "error".to_owned(),
+    };
+    if let Err(error) = telemetry::init(&log) {
         return fail(&error);
     }
     match block_on(Box::pin(demo::run(args))) {

@@ -261,6 +261,19 @@ fn wish(headers: &HeaderMap) -> Option<Duration> {
     retry_after::parse(value, SystemTime::now())
 }
 
+/// A bare HTTP client with this file's settings, for callers that speak to our own routes.
+///
+/// # Errors
+///
+/// When TLS cannot be set up.
+pub fn plain_http(timeout: Duration) -> Result<reqwest::Client, ClientError> {
+    let settings = ClientSettings {
+        timeout,
+        proxy: None,
+    };
+    build(&settings, &tls_config()?)
+}
+
 fn build(
     settings: &ClientSettings,
     tls: &rustls::ClientConfig,
