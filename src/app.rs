@@ -14,7 +14,7 @@ use crate::http::auth::{AdminToken, ApiKeys};
 use crate::http::body::Limits;
 use crate::http::{AppState, Server, bind};
 use crate::metrics::Metrics;
-use crate::outbox::Running;
+use crate::outbox::{Providers, Running};
 use crate::payment::Channel;
 use crate::payment::request::Rules;
 use crate::provider::Provider;
@@ -190,8 +190,8 @@ fn api_keys(config: &Config) -> ApiKeys {
 }
 
 /// One line a provider.
-fn providers(config: &Config) -> Result<Vec<(Channel, Arc<dyn Provider>)>, AppError> {
-    let mut providers: Vec<(Channel, Arc<dyn Provider>)> = Vec::new();
+fn providers(config: &Config) -> Result<Providers, AppError> {
+    let mut providers = Providers::new();
     if let Some(sms) = &config.sms {
         providers.push((Channel::Sms, sms_provider(sms, client(config)?)));
     }

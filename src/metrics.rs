@@ -82,7 +82,7 @@ impl Metrics {
             requests: Family::default(),
             outcomes: Family::default(),
             look_ups: Family::default(),
-            provider_seconds: Family::new_with_constructor(seconds as fn() -> Histogram),
+            provider_seconds: Seconds::new_with_constructor(seconds),
             payments_committed: Counter::default(),
             commits_failed: Counter::default(),
             outcomes_settled: Counter::default(),
@@ -102,24 +102,72 @@ impl Metrics {
 
     fn register(&mut self) {
         let r = &mut self.registry;
-        r.register("http_requests", "Answers given over HTTP", self.requests.clone());
-        r.register("provider_outcomes", "Answers of providers to sends", self.outcomes.clone());
-        r.register("provider_look_ups", "Answers of providers to look-ups", self.look_ups.clone());
+        r.register(
+            "http_requests",
+            "Answers given over HTTP",
+            self.requests.clone(),
+        );
+        r.register(
+            "provider_outcomes",
+            "Answers of providers to sends",
+            self.outcomes.clone(),
+        );
+        r.register(
+            "provider_look_ups",
+            "Answers of providers to look-ups",
+            self.look_ups.clone(),
+        );
         r.register(
             "provider_request_seconds",
             "Time from the start of a send to its outcome",
             self.provider_seconds.clone(),
         );
-        r.register("payments_committed", "Payments answered by a commit", self.payments_committed.clone());
-        r.register("commits_failed", "Commits that had to be repeated", self.commits_failed.clone());
-        r.register("outcomes_settled", "Outcomes written", self.outcomes_settled.clone());
-        r.register("leases_lost", "Outcomes that came after another holder took over", self.leases_lost.clone());
+        r.register(
+            "payments_committed",
+            "Payments answered by a commit",
+            self.payments_committed.clone(),
+        );
+        r.register(
+            "commits_failed",
+            "Commits that had to be repeated",
+            self.commits_failed.clone(),
+        );
+        r.register(
+            "outcomes_settled",
+            "Outcomes written",
+            self.outcomes_settled.clone(),
+        );
+        r.register(
+            "leases_lost",
+            "Outcomes that came after another holder took over",
+            self.leases_lost.clone(),
+        );
         r.register("outbox_rows", "Rows in the outbox", self.rows.clone());
-        r.register("outbox_due", "Rows that may be claimed now", self.due.clone());
-        r.register("outbox_in_flight", "Rows under a live lease, of all instances", self.in_flight.clone());
-        r.register("outbox_oldest_due_seconds", "Age of the longest-due row", self.oldest_due.clone());
-        r.register("lane_queue_depth", "Rows between commit and delivery", self.queue_depth.clone());
-        r.register("lane_permits_in_use", "Requests out, or their outcome unwritten", self.permits_in_use.clone());
+        r.register(
+            "outbox_due",
+            "Rows that may be claimed now",
+            self.due.clone(),
+        );
+        r.register(
+            "outbox_in_flight",
+            "Rows under a live lease, of all instances",
+            self.in_flight.clone(),
+        );
+        r.register(
+            "outbox_oldest_due_seconds",
+            "Age of the longest-due row",
+            self.oldest_due.clone(),
+        );
+        r.register(
+            "lane_queue_depth",
+            "Rows between commit and delivery",
+            self.queue_depth.clone(),
+        );
+        r.register(
+            "lane_permits_in_use",
+            "Requests out, or their outcome unwritten",
+            self.permits_in_use.clone(),
+        );
         r.register(
             "lane_seconds_since_last_poll",
             "Time since the scheduler last asked the database successfully",
@@ -176,7 +224,8 @@ impl Metrics {
 
     /// Payments were answered by a commit.
     pub fn committed(&self, payments: usize) {
-        self.payments_committed.inc_by(u64::try_from(payments).unwrap_or(0));
+        self.payments_committed
+            .inc_by(u64::try_from(payments).unwrap_or(0));
     }
 
     /// A commit has to be repeated.
@@ -186,7 +235,8 @@ impl Metrics {
 
     /// Outcomes were written.
     pub fn settled(&self, rows: usize) {
-        self.outcomes_settled.inc_by(u64::try_from(rows).unwrap_or(0));
+        self.outcomes_settled
+            .inc_by(u64::try_from(rows).unwrap_or(0));
     }
 
     /// An outcome came after another holder took over.
@@ -213,7 +263,8 @@ impl Metrics {
         }
         self.due.set(stats.due);
         self.in_flight.set(stats.in_flight);
-        self.oldest_due.set(stats.oldest_due_age_seconds.unwrap_or(0.0));
+        self.oldest_due
+            .set(stats.oldest_due_age_seconds.unwrap_or(0.0));
     }
 
     /// The exposition text.

@@ -33,7 +33,6 @@ impl MessageDefaults {
 }
 
 fn parse_region(text: &str) -> Result<Region, String> {
-    Region::parse(&text.to_ascii_uppercase()).map_err(|_| {
-        "is not a country: use two letters of ISO 3166, for example KR".to_owned()
-    })
+    Region::parse(&text.to_ascii_uppercase())
+        .map_err(|_| "is not a country: use two letters of ISO 3166, for example KR".to_owned())
 }

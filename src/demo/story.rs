@@ -30,7 +30,9 @@ struct Notification {
 /// # Errors
 /// When the client cannot be built.
 pub fn client() -> Result<reqwest::Client, DemoError> {
-    Ok(crate::provider::client::plain_http(Duration::from_secs(10))?)
+    Ok(crate::provider::client::plain_http(Duration::from_secs(
+        10,
+    ))?)
 }
 
 /// Posts the samples one after the other; returns all their notifications.
@@ -68,7 +70,9 @@ async fn post(stage: &Stage, screen: &Screen, sample: &Value) -> Result<Vec<Uuid
     let status = answer.status();
     if status != reqwest::StatusCode::CREATED {
         let text = answer.text().await?;
-        return Err(DemoError::Answer(format!("POST /payments: {status}: {text}")));
+        return Err(DemoError::Answer(format!(
+            "POST /payments: {status}: {text}"
+        )));
     }
     let created: Created = answer.json().await?;
     let whom: Vec<String> = created

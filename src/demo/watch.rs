@@ -61,7 +61,11 @@ impl Watcher {
         loop {
             ticks.tick().await;
             self.look().await?;
-            let sent = |id| self.seen.get(id).is_some_and(|row: &Row| row.status == "SENT");
+            let sent = |id| {
+                self.seen
+                    .get(id)
+                    .is_some_and(|row: &Row| row.status == "SENT")
+            };
             if wanted.iter().all(sent) {
                 return Ok(());
             }
@@ -137,9 +141,9 @@ fn sent(row: &Row) -> String {
 }
 
 fn failed(row: &Row) -> String {
-    let wait = row.next_retry_at.map_or(0, |next| {
-        (next - Utc::now()).num_milliseconds().max(0)
-    });
+    let wait = row
+        .next_retry_at
+        .map_or(0, |next| (next - Utc::now()).num_milliseconds().max(0));
     format!(
         "  {} to {} try {} failed: {}; next try in {wait} ms",
         row.channel,
@@ -155,6 +159,9 @@ fn ended(row: &Row) -> String {
         row.channel,
         row.recipient,
         row.status,
-        row.reason.as_deref().or(row.last_error.as_deref()).unwrap_or_default(),
+        row.reason
+            .as_deref()
+            .or(row.last_error.as_deref())
+            .unwrap_or_default(),
     )
 }

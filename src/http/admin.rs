@@ -42,7 +42,9 @@ pub async fn list(state: web::Data<AppState>, http: HttpRequest) -> Result<HttpR
         .detached(move |store| async move { store.outbox_page(&filter, before, limit + 1).await })
         .await?;
     let (rows, next_cursor) =
-        cursor::page(rows, usize::try_from(limit).unwrap_or(0), |(row, _)| row.id.0);
+        cursor::page(rows, usize::try_from(limit).unwrap_or(0), |(row, _)| {
+            row.id.0
+        });
     Ok(HttpResponse::Ok().json(Page {
         items: rows.iter().map(RowBody::from).collect(),
         next_cursor,

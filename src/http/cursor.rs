@@ -30,7 +30,11 @@ pub fn decode(text: &str) -> Result<Uuid, Problem> {
 }
 
 /// Splits what was read with one row too many into a page and the cursor to the next.
-pub fn page<T>(mut rows: Vec<T>, limit: usize, id: impl Fn(&T) -> Uuid) -> (Vec<T>, Option<String>) {
+pub fn page<T>(
+    mut rows: Vec<T>,
+    limit: usize,
+    id: impl Fn(&T) -> Uuid,
+) -> (Vec<T>, Option<String>) {
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| encode(id(row)));

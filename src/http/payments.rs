@@ -10,16 +10,16 @@ use tracing::{Span, error};
 use uuid::Uuid;
 
 use super::body::read_json;
+use super::cursor;
 use super::keys::idempotency_key;
 use super::problem::Problem;
 use super::query::{self, Query};
 use super::state::{AppState, unavailable};
 use super::views::{Page, PaymentBody};
-use super::cursor;
 use crate::outbox::RecordError;
 use crate::outbox::recorder::Order;
-use crate::payment::request::{self, PaymentRequest};
 use crate::payment::Payment;
+use crate::payment::request::{self, PaymentRequest};
 use crate::store::{Idempotency, StoreError, Verdict};
 
 const REPLAYED: &str = "Idempotent-Replayed";
@@ -136,10 +136,11 @@ pub async fn list(state: web::Data<AppState>, http: HttpRequest) -> Result<HttpR
                 .await
         })
         .await?;
-    let (found, next_cursor) =
-        cursor::page(found, usize::try_from(limit).unwrap_or(0), |(payment, _)| {
-            payment.id.0
-        });
+    let (found, next_cursor) = cursor::page(
+        found,
+        usize::try_from(limit).unwrap_or(0),
+        |(payment, _)| payment.id.0,
+    );
     Ok(HttpResponse::Ok().json(Page {
         items: found.iter().map(PaymentBody::from).collect(),
         next_cursor,

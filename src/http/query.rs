@@ -102,7 +102,11 @@ impl Query {
                     "must be PENDING, SENT, FAILED or CANCELED, or several with commas between",
                 )?
                 .unwrap_or_default(),
-            channel: self.parsed("channel", |text| Channel::from_str(text).ok(), "must be sms or fcm")?,
+            channel: self.parsed(
+                "channel",
+                |text| Channel::from_str(text).ok(),
+                "must be sms or fcm",
+            )?,
             event_type: self.parsed("event_type", label, "must be 1 to 128 visible characters")?,
             payment_id: self.parsed("payment_id", uuid, "must be a payment's id")?,
             order_id: self.parsed("order_id", label, "must be 1 to 128 characters")?,

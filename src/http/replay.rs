@@ -60,7 +60,10 @@ impl ManyBody {
         }
         let replayable = |status: &Status| matches!(status, Status::Failed | Status::Canceled);
         if !filter.statuses.iter().all(replayable) {
-            return Err(fault("/status", "only FAILED and CANCELED rows are replayed"));
+            return Err(fault(
+                "/status",
+                "only FAILED and CANCELED rows are replayed",
+            ));
         }
         if filter.statuses.is_empty() {
             filter.statuses = vec![Status::Failed];
@@ -143,9 +146,9 @@ async fn replay_all(state: &AppState, filter: OutboxFilter) -> Result<u64, Probl
         let filter = filter.clone();
         let step = state
             .store
-            .detached(move |store| async move {
-                store.replay_step(&filter, after, STEP, give_up).await
-            })
+            .detached(
+                move |store| async move { store.replay_step(&filter, after, STEP, give_up).await },
+            )
             .await?;
         let Some((last, replayed)) = step else { break };
         after = last;

@@ -33,8 +33,9 @@ pub struct Server {
 /// # Errors
 /// When the address cannot be bound, with the address.
 pub fn bind(addr: SocketAddr, state: AppState, grace: Duration) -> io::Result<Server> {
-    let listener = TcpListener::bind(addr)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {addr}: {error}")))?;
+    let listener = TcpListener::bind(addr).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot listen on {addr}: {error}"))
+    })?;
     let addr = listener.local_addr()?;
     let state = web::Data::new(state);
     let server = HttpServer::new(move || {

@@ -233,8 +233,10 @@ impl From<&Stats> for StatsBody {
             Status::ALL.iter().map(|s| (s.to_string(), 0)).collect()
         };
         let mut by_status = none();
-        let mut by_channel: BTreeMap<String, BTreeMap<String, i64>> =
-            Channel::ALL.iter().map(|c| (c.to_string(), none())).collect();
+        let mut by_channel: BTreeMap<String, BTreeMap<String, i64>> = Channel::ALL
+            .iter()
+            .map(|c| (c.to_string(), none()))
+            .collect();
         for count in &stats.counts {
             *by_status.entry(count.status.clone()).or_default() += count.rows;
             let channel = by_channel.entry(count.channel.clone()).or_insert_with(none);

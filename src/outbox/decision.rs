@@ -98,9 +98,12 @@ impl Policy {
                 let text = "may have been sent; the provider cannot be asked".to_owned();
                 AfterLookUp::Settle(Box::new(self.failed(row, Reason::OutcomeUnknown, text)))
             }
-            (LookUp::Failed { answer }, end) => {
-                AfterLookUp::Settle(Box::new(self.unanswered(row, answer, end.is_some(), timing)))
-            }
+            (LookUp::Failed { answer }, end) => AfterLookUp::Settle(Box::new(self.unanswered(
+                row,
+                answer,
+                end.is_some(),
+                timing,
+            ))),
         }
     }
 
@@ -123,10 +126,22 @@ impl Policy {
             Outcome::Deferred {
                 retry_after,
                 answer,
-            } => self.deferred(row, Happening::Deferred, retry_after, answer, still_maybe, timing),
-            Outcome::Misconfigured { answer } => {
-                self.deferred(row, Happening::Misconfigured, None, answer, still_maybe, timing)
-            }
+            } => self.deferred(
+                row,
+                Happening::Deferred,
+                retry_after,
+                answer,
+                still_maybe,
+                timing,
+            ),
+            Outcome::Misconfigured { answer } => self.deferred(
+                row,
+                Happening::Misconfigured,
+                None,
+                answer,
+                still_maybe,
+                timing,
+            ),
             Outcome::Unknown {
                 retry_after,
                 answer,
@@ -244,19 +259,20 @@ impl Policy {
     }
 
     /// The question itself was not answered: it costs an attempt and keeps the mark.
-    fn unanswered(
-        &self,
-        row: &HeldRow,
-        answer: Answer,
-        last: bool,
-        timing: Timing,
-    ) -> Settlement {
+    fn unanswered(&self, row: &HeldRow, answer: Answer, last: bool, timing: Timing) -> Settlement {
         let attempts = row.attempts.saturating_add(1);
-        let text = format!("may have been sent; asking about it failed: {}", answer.text);
+        let text = format!(
+            "may have been sent; asking about it failed: {}",
+            answer.text
+        );
         let mut history = entry(row, Happening::Unknown, attempts, answer, timing);
         history.error = Some(text.clone());
         Settlement {
-            status: if last { Status::Failed } else { Status::Pending },
+            status: if last {
+                Status::Failed
+            } else {
+                Status::Pending
+            },
             reason: last.then_some(Reason::OutcomeUnknown),
             attempts,
             maybe_sent: true,

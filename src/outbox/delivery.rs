@@ -94,10 +94,7 @@ impl Courier {
         };
         self.metrics.look_up(self.provider.name(), &found);
         debug!(?found, "asked about an earlier request");
-        match self
-            .policy
-            .after_look_up(&held.row, found, timing(began))
-        {
+        match self.policy.after_look_up(&held.row, found, timing(began)) {
             AfterLookUp::Send { known_unsent } => Ok(known_unsent),
             AfterLookUp::Settle(settlement) => Err(ended(settlement)),
         }

@@ -33,6 +33,9 @@ const ORDERS: usize = 4096;
 /// Before the end of the grace, requests that are still out are cut.
 const CUT_BEFORE_END: Duration = Duration::from_secs(2);
 
+/// The provider of each channel that is configured.
+pub type Providers = Vec<(Channel, Arc<dyn Provider>)>;
+
 /// What the recorder needs of a lane.
 #[derive(Clone)]
 pub struct LaneDoor {
@@ -141,7 +144,7 @@ impl Running {
         store: &Store,
         config: &OutboxConfig,
         patience: Duration,
-        providers: Vec<(Channel, Arc<dyn Provider>)>,
+        providers: Providers,
         metrics: &Arc<Metrics>,
     ) -> Self {
         let holder = Uuid::new_v4();
@@ -157,7 +160,15 @@ impl Running {
         let mut loops = Vec::new();
         let channels: Vec<Channel> = providers.iter().map(|(channel, _)| *channel).collect();
         for (channel, provider) in providers {
-            let lane = lane_parts(store, config, holder, channel, provider, &settlements, metrics);
+            let lane = lane_parts(
+                store,
+                config,
+                holder,
+                channel,
+                provider,
+                &settlements,
+                metrics,
+            );
             let (sender, queue) = mpsc::channel(config.queue_capacity);
             doors.push(LaneDoor {
                 channel,

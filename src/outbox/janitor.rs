@@ -46,7 +46,10 @@ impl Janitor {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            report("parking rows of unknown channels", self.store.park_unknown_channels().await);
+            report(
+                "parking rows of unknown channels",
+                self.store.park_unknown_channels().await,
+            );
             if Instant::now() >= next_sweep {
                 next_sweep = Instant::now() + SWEEP_INTERVAL;
                 self.tidy(&stop).await;
@@ -58,8 +61,10 @@ impl Janitor {
         report("giving up", self.store.give_up(&self.sweep).await);
         report("pulling back", self.store.pull_back(&self.sweep).await);
         let retention = self.keeping.retention;
-        self.step_by_step(stop, "removing old rows", || self.store.purge(retention, STEP))
-            .await;
+        self.step_by_step(stop, "removing old rows", || {
+            self.store.purge(retention, STEP)
+        })
+        .await;
         if let Some(age) = self.keeping.retention_failed {
             self.step_by_step(stop, "blanking old failures", || {
                 self.store.blank_failed(age, STEP)

@@ -215,13 +215,15 @@ impl Lane {
 
     fn carry(&self, held: Held, permit: Permit) {
         let shared = Arc::clone(&self.shared);
-        self.tasks.spawn(carry(shared, held, permit, self.cut.clone()));
+        self.tasks
+            .spawn(carry(shared, held, permit, self.cut.clone()));
     }
 
     /// When the oldest queued row stops being sendable.
     fn stale_at(&self) -> Option<Instant> {
         let head = self.head.as_ref()?;
-        head.lease_end.checked_sub(self.shared.courier.send_window())
+        head.lease_end
+            .checked_sub(self.shared.courier.send_window())
     }
 
     /// Lets go of queued rows whose lease no longer allows a send, permits or not.
@@ -240,7 +242,10 @@ impl Lane {
     fn release_all(&mut self) {
         self.queue.close();
         let head = self.head.take();
-        for held in head.into_iter().chain(std::iter::from_fn(|| self.queue.try_recv().ok())) {
+        for held in head
+            .into_iter()
+            .chain(std::iter::from_fn(|| self.queue.try_recv().ok()))
+        {
             let_go(&self.shared, held);
         }
         self.shared.metrics.queue_depth(0);
@@ -306,7 +311,10 @@ async fn claim_and_carry(
         }
     }
     if permits.is_empty() {
-        return Claimed { full: true, ..nothing };
+        return Claimed {
+            full: true,
+            ..nothing
+        };
     }
     let claim = Claim {
         limit: permits.len(),

@@ -16,4 +16,4 @@ pub mod permits;
 pub mod recorder;
 pub mod settler;
 
-pub use engine::{Engine, LaneDoor, LaneStatus, RecordError, Running};
+pub use engine::{Engine, LaneDoor, LaneStatus, Providers, RecordError, Running};

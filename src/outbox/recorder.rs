@@ -9,8 +9,8 @@ use tokio::sync::mpsc::{self, OwnedPermit};
 use tokio::sync::oneshot;
 use tracing::{Instrument, debug, error, info_span, warn};
 
-use super::held::Held;
 use super::LaneDoor;
+use super::held::Held;
 use crate::metrics::Metrics;
 use crate::payment::{Channel, Notification, PAYMENT_APPROVED, Payment};
 use crate::store::{

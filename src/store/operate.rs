@@ -121,7 +121,11 @@ macro_rules! apply {
         let (happening, changed) = match $change {
             Change::Replay { .. } => {
                 let due = row.processable_after.max($now_moment);
-                let due = if row.lease_left($now_moment).is_some() { due } else { $now_moment };
+                let due = if row.lease_left($now_moment).is_some() {
+                    due
+                } else {
+                    $now_moment
+                };
                 let changed = diesel::update(same_row)
                     .set((
                         outbox::status.eq(Status::Pending.as_str()),
@@ -248,7 +252,10 @@ impl Store {
             let moment: Moment = diesel::select(now).get_result(conn).await?;
             let change = Change::Replay { force: false };
             let mut replayed = 0;
-            for row in rows.iter().filter(|row| row.permits(change, moment).is_ok()) {
+            for row in rows
+                .iter()
+                .filter(|row| row.permits(change, moment).is_ok())
+            {
                 if apply!(conn, row, change, now, moment, give_up) {
                     replayed += 1;
                 }

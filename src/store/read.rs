@@ -89,11 +89,7 @@ impl Store {
             outbox::table
                 .inner_join(payments::table)
                 .filter(outbox::id.eq(Id(id)))
-                .select((
-                    OutboxRow::as_select(),
-                    payments::order_id,
-                    outbox::payload,
-                ))
+                .select((OutboxRow::as_select(), payments::order_id, outbox::payload))
                 .first(conn)
                 .await
                 .optional()

@@ -15,12 +15,18 @@ use uuid::Uuid;
 
 /// `timestamptz` on PostgreSQL, integer microseconds since 1970 on SQLite.
 #[derive(Debug, Clone, Copy, Default, QueryId, SqlType)]
-#[diesel(postgres_type(oid = 1184, array_oid = 1185), sqlite_type(name = "Long"))]
+#[diesel(
+    postgres_type(oid = 1184, array_oid = 1185),
+    sqlite_type(name = "Long")
+)]
 pub struct MomentSql;
 
 /// `uuid` on PostgreSQL, a 16-byte blob on SQLite.
 #[derive(Debug, Clone, Copy, Default, QueryId, SqlType)]
-#[diesel(postgres_type(oid = 2950, array_oid = 2951), sqlite_type(name = "Binary"))]
+#[diesel(
+    postgres_type(oid = 2950, array_oid = 2951),
+    sqlite_type(name = "Binary")
+)]
 pub struct UuidSql;
 
 impl diesel::sql_types::SqlOrd for MomentSql {}

@@ -35,8 +35,11 @@ macro_rules! fail {
                 outbox::reason.eq($reason.as_str()),
                 outbox::claimed_by.eq(None::<Id>),
                 outbox::next_retry_at.eq(None::<Moment>),
-                outbox::last_error.eq(case_when(outbox::last_error.is_null(), $text.into_sql::<diesel::sql_types::Nullable<diesel::sql_types::Text>>())
-                    .otherwise(outbox::last_error)),
+                outbox::last_error.eq(case_when(
+                    outbox::last_error.is_null(),
+                    $text.into_sql::<diesel::sql_types::Nullable<diesel::sql_types::Text>>(),
+                )
+                .otherwise(outbox::last_error)),
                 outbox::updated_at.eq($now),
             ))
             .execute($conn)

@@ -3,10 +3,10 @@
 use diesel::pg::Pg;
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text};
 
+use crate::payment::PAYLOAD_VERSION;
 use crate::store::Claim;
 use crate::store::sql_types::{Id, Moment, MomentSql, UuidSql, micros};
 use crate::store::statement::statement;
-use crate::payment::PAYLOAD_VERSION;
 
 macro_rules! claim_sql {
     ($suspicion:literal) => {

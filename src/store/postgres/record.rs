@@ -154,10 +154,7 @@ pub async fn record(
     verdicts.finish()
 }
 
-async fn known(
-    conn: &mut AsyncPgConnection,
-    missing: &[&NewPayment],
-) -> QueryResult<Vec<Known>> {
+async fn known(conn: &mut AsyncPgConnection, missing: &[&NewPayment]) -> QueryResult<Vec<Known>> {
     let ids: Vec<Id> = missing.iter().map(|new| Id(new.payment.id)).collect();
     let keys: Vec<&str> = missing
         .iter()

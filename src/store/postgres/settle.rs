@@ -151,7 +151,10 @@ pub async fn settle(
         maybe_sent: batch.iter().map(|s| s.maybe_sent).collect(),
         delays: batch.iter().map(|s| micros(s.delay)).collect(),
         last_errors: batch.iter().map(|s| s.last_error.clone()).collect(),
-        message_ids: batch.iter().map(|s| s.provider_message_id.clone()).collect(),
+        message_ids: batch
+            .iter()
+            .map(|s| s.provider_message_id.clone())
+            .collect(),
         holder: Id(holder),
     }
     .load(conn)

@@ -68,9 +68,7 @@ struct Due {
 /// Claims due rows for their new holder.
 pub fn claim(conn: &mut SqliteConnection, claim: &Claim, now: Now) -> QueryResult<Vec<HeldRow>> {
     conn.immediate_transaction(|conn| {
-        let found: Vec<Due> = due(claim, now)
-            .select(Due::as_select())
-            .load(conn)?;
+        let found: Vec<Due> = due(claim, now).select(Due::as_select()).load(conn)?;
         found
             .into_iter()
             .map(|due| take(conn, claim, now, due))

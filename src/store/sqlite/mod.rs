@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use diesel::prelude::*;
 use diesel::SqliteConnection;
+use diesel::prelude::*;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{
     AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
@@ -85,10 +85,9 @@ impl SqliteStore {
 
     pub(super) async fn migrate(&self) -> Result<Vec<String>, StoreError> {
         let mut writer = self.writer().await?;
-        let applied = writer
+        writer
             .spawn_blocking(|conn| Ok(migrations::on_sqlite(conn)))
-            .await?;
-        applied
+            .await?
     }
 
     pub(super) async fn record(

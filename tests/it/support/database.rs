@@ -1,0 +1,107 @@
+//! A database of its own for each test.
+
+use std::sync::Arc;
+
+use diesel::SqliteConnection;
+use diesel_async::sync_connection_wrapper::SyncConnectionWrapper;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use tempfile::TempDir;
+use url::Url;
+use uuid::Uuid;
+
+/// A fresh, empty database; a clone is the same one.
+#[derive(Clone)]
+pub struct Database {
+    url: String,
+    _folder: Option<Arc<TempDir>>,
+}
+
+impl Database {
+    /// A SQLite file that is removed with the last clone.
+    pub fn sqlite() -> Self {
+        let folder = TempDir::with_prefix("paybell-test-").unwrap();
+        Self {
+            url: format!("sqlite://{}", folder.path().join("paybell.db").display()),
+            _folder: Some(Arc::new(folder)),
+        }
+    }
+
+    /// A database in the cluster of `TEST_DATABASE_URL`, which goes with the cluster.
+    pub async fn postgres() -> Self {
+        let mut url = cluster();
+        let name = format!("test_{}", Uuid::new_v4().simple());
+        let mut conn = AsyncPgConnection::establish(url.as_str()).await.unwrap();
+        conn.batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .unwrap();
+        url.set_path(&name);
+        Self {
+            url: url.into(),
+            _folder: None,
+        }
+    }
+
+    /// For `DATABASE_URL`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether it is SQLite.
+    pub fn is_sqlite(&self) -> bool {
+        self.url.starts_with("sqlite:")
+    }
+
+    /// The file of a SQLite database.
+    pub fn path(&self) -> &str {
+        self.url.strip_prefix("sqlite://").expect("not SQLite")
+    }
+
+    /// Runs SQL beside the service, as an operator at the database's own prompt would.
+    pub async fn execute(&self, sql: &str) {
+        if self.is_sqlite() {
+            let mut conn = self.sqlite_connection().await;
+            conn.batch_execute(sql).await.unwrap();
+        } else {
+            let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
+            conn.batch_execute(sql).await.unwrap();
+        }
+    }
+
+    async fn sqlite_connection(&self) -> SyncConnectionWrapper<SqliteConnection> {
+        let mut conn = SyncConnectionWrapper::<SqliteConnection>::establish(self.path())
+            .await
+            .unwrap();
+        conn.batch_execute("PRAGMA busy_timeout = 10000")
+            .await
+            .unwrap();
+        conn
+    }
+
+    /// One number of the first column of the first row.
+    pub async fn number(&self, sql: &str) -> i64 {
+        use diesel_async::RunQueryDsl;
+        #[derive(diesel::QueryableByName)]
+        struct Number {
+            #[diesel(sql_type = diesel::sql_types::BigInt)]
+            n: i64,
+        }
+        let sql = format!("SELECT CAST(({sql}) AS bigint) AS n");
+        let row: Number = if self.is_sqlite() {
+            let mut conn = self.sqlite_connection().await;
+            diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
+        } else {
+            let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
+            diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
+        };
+        row.n
+    }
+}
+
+/// Where the throwaway cluster is. Its absence is a failure, not a skip.
+fn cluster() -> Url {
+    let url = std::env::var("TEST_DATABASE_URL").expect(
+        "TEST_DATABASE_URL is not set: run the tests with scripts/test, or a single one with \
+         scripts/with-postgres cargo test NAME",
+    );
+    Url::parse(&url).expect("TEST_DATABASE_URL is not a URL")
+}
