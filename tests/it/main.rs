@@ -9,5 +9,10 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod crash;
+mod isolation;
+mod shutdown;
 mod smoke;
 mod support;
+mod two_instances;
+mod unknown_outcomes;

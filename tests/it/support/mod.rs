@@ -1,7 +1,9 @@
 //! What the tests share: databases, the app in this process, the binary in its own.
 
 pub mod app;
+pub mod client;
 pub mod database;
+pub mod load;
 pub mod process;
 pub mod wait;
 
