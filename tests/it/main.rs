@@ -11,8 +11,12 @@
 
 mod crash;
 mod isolation;
+mod outages;
+mod poison;
+mod retention;
 mod shutdown;
 mod smoke;
 mod support;
 mod two_instances;
 mod unknown_outcomes;
+mod waits;
