@@ -25,7 +25,9 @@ impl Screen {
             "Paybell demo: payments come in over HTTP, their SMS and push notifications arrive.\n\n\
              \x20 database   {} (embedded SQLite)\n\
              \x20 providers  mock SMS gateway and mock FCM on {}\n\
-             \x20 server     {}\n\n",
+             \x20 server     {}\n\n\
+             Four payments are posted; the SMS gateway refuses the one of unlucky-1 twice before it \
+             takes it.\nAmounts are in the currency's minor unit.\n\n",
             stage.database.display(),
             trimmed(&stage.mock.base_url()),
             trimmed(&stage.server),
@@ -47,7 +49,7 @@ impl Screen {
         let server = trimmed(&stage.server);
         print(&format!(
             "\nThe service keeps running. Admin token: {token}\n\n\
-             Post another payment (it will be told here too):\n\
+             Post another payment; what becomes of it is told here:\n\
              \x20 curl -s {server}/payments -H 'Content-Type: application/json' -d \
              '{{\"order_id\":\"mine-1\",\"amount\":15000,\"currency\":\"KRW\",\"notifications\":\
              [{{\"channel\":\"sms\",\"to\":\"010-1234-5678\"}}]}}'\n\
