@@ -81,16 +81,12 @@ impl PostgresStore {
     }
 
     pub(super) async fn migrate(&self) -> Result<Vec<String>, StoreError> {
-        let conn = self
-            .connector
-            .connect()
-            .await
-            .map_err(|error| {
-                StoreError::Unavailable(format!(
-                    "{error}; check DATABASE_URL and that PostgreSQL runs at {}",
-                    self.address
-                ))
-            })?;
+        let conn = self.connector.connect().await.map_err(|error| {
+            StoreError::Unavailable(format!(
+                "{error}; check DATABASE_URL and that PostgreSQL runs at {}",
+                self.address
+            ))
+        })?;
         migrations::on_postgres(conn).await
     }
 
