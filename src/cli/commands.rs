@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use tracing::warn;
 
-use super::{DemoArgs, MockProvidersArgs, block_on, fail, print, refuse};
+use super::{MockProvidersArgs, block_on, fail, refuse};
 use crate::app::{AppError, Application, signals};
 use crate::config::{Config, DatabaseConfig, Env, LogConfig, LogFormat};
-use crate::demo;
+use crate::demo::{self, DemoArgs};
 use crate::provider::mock::Mock;
 use crate::store::Store;
 use crate::telemetry;
+use crate::terminal::print;
 
 /// `paybell serve`.
 pub fn serve(env: &Env) -> ExitCode {

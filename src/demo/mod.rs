@@ -8,10 +8,12 @@ mod story;
 mod watch;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -20,12 +22,35 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::app::{AppError, Application, signals};
-use crate::cli::{DemoArgs, SmsDialect};
 use crate::config::{Config, ConfigErrors, Env};
 use crate::provider::client::ClientError;
 use crate::provider::mock::{Mock, RunningMock};
 use screen::Screen;
 use watch::Watcher;
+
+/// Options of `paybell demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Keep the database in this folder instead of a temporary one
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address that the server listens on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub bind: SocketAddr,
+    /// Dialect of the SMS gateway
+    #[arg(long, value_enum, default_value_t = SmsDialect::Http)]
+    pub sms: SmsDialect,
+    /// Stop with 0 once all sample notifications are SENT, with 1 if they are not within 60 s
+    #[arg(long)]
+    pub exit: bool,
+}
+
+/// A dialect of SMS gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SmsDialect {
+    /// The generic JSON gateway
+    Http,
+}
 
 /// All sample notifications are SENT within this time, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use super::Stage;
-use crate::cli::print;
+use crate::terminal::print;
 
 /// Standard output, with a clock.
 pub struct Screen {

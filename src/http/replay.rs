@@ -1,6 +1,6 @@
 //! `POST /admin/outbox/…`: what operators change.
 
-use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use actix_web::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -175,7 +175,7 @@ async fn optional_body<T: DeserializeOwned + Default>(
         .get(CONTENT_LENGTH)
         .is_none_or(|length| length.as_bytes() == b"0")
         && !headers.contains_key(TRANSFER_ENCODING);
-    if empty || !headers.contains_key(CONTENT_TYPE) && !headers.contains_key(CONTENT_LENGTH) {
+    if empty {
         return Ok(T::default());
     }
     parse(&read_json(http, payload, &state.limits).await?)

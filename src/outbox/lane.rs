@@ -87,6 +87,8 @@ impl Lane {
         while !stop.is_cancelled() {
             self.start_fresh();
             self.start_claim();
+            let in_use = self.shared.permits.in_use();
+            self.shared.metrics.permits_in_use(in_use);
             let stale_at = self.stale_at();
             tokio::select! {
                 () = stop.cancelled() => {}

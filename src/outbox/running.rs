@@ -223,7 +223,6 @@ impl Assembly<'_> {
     }
 
     fn lane_shared(&self, channel: Channel, provider: Arc<dyn Provider>) -> LaneShared {
-        let permits = Permits::new(self.config.max_in_flight);
         LaneShared {
             channel,
             courier: Courier {
@@ -234,8 +233,8 @@ impl Assembly<'_> {
             store: self.store.clone(),
             holder: self.holder,
             lease: self.config.lease,
-            metrics: self.metrics.lane(channel, Arc::clone(&permits)),
-            permits,
+            metrics: self.metrics.lane(channel),
+            permits: Permits::new(self.config.max_in_flight),
             holdings: Arc::default(),
             settlements: self.settlements.clone(),
             bell: Arc::default(),

@@ -31,6 +31,8 @@ pub struct PostgresStore {
     pool: Pool<AsyncPgConnection>,
     connector: Connector,
     deadline: Duration,
+    /// Where it is, for error messages; without credentials.
+    address: String,
 }
 
 impl PostgresStore {
@@ -44,6 +46,7 @@ impl PostgresStore {
             pool: pool(connector.clone(), config)?,
             connector,
             deadline: config.timeout,
+            address: url.to_string(),
         })
     }
 
@@ -78,11 +81,12 @@ impl PostgresStore {
     }
 
     pub(super) async fn migrate(&self) -> Result<Vec<String>, StoreError> {
-        let conn = self
-            .connector
-            .connect()
-            .await
-            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let conn = self.connector.connect().await.map_err(|error| {
+            StoreError::Unavailable(format!(
+                "{error}; check DATABASE_URL and that PostgreSQL runs at {}",
+                self.address
+            ))
+        })?;
         migrations::on_postgres(conn).await
     }
 
