@@ -10,4 +10,6 @@
 )]
 
 mod smoke;
+mod store_claim;
+mod store_record;
 mod support;
