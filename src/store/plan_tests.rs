@@ -15,9 +15,9 @@ use super::{Claim, migrations, postgres, sqlite};
 use crate::payment::Channel;
 
 /// Rows that were sent, beside `DUE` that are due and `SUSPECT` whose holders died.
-const SENT: i64 = 20_000;
-const DUE: i64 = 500;
-const SUSPECT: i64 = 20;
+const SENT: i64 = 40_000;
+const DUE: i64 = 5_000;
+const SUSPECT: i64 = 1_000;
 
 fn claim(suspects: bool) -> Claim {
     Claim {
@@ -33,16 +33,19 @@ fn claim(suspects: bool) -> Claim {
 
 /// A payment and its rows, made by the database itself. `ids` and `bytes` are SQL of the dialect.
 fn fill(numbers: &str, id: &str, response: &str, moment: &str) -> String {
+    // Rows are as wide as those of real messages: the planner counts pages.
+    let payload = "x".repeat(400);
     format!(
         "INSERT INTO payments (id, client, order_id, amount, currency, status, response,
-                               notification_count, created_at)
-         SELECT {id}, 'c', 'o', 1, 'KRW', 'APPROVED', {response}, 1, {moment} FROM {numbers};
+                               notification_count, created_at, idempotency_key)
+         SELECT {id}, 'c', 'o', 1, 'KRW', 'APPROVED', {response}, 1, {moment}, 'key-' || n
+         FROM {numbers};
          INSERT INTO outbox (id, payment_id, event_type, channel, provider, recipient, payload,
                              payload_version, reference, status, attempts, deferrals, lost_leases,
                              replays, epoch, maybe_sent, processable_after, expires_at,
                              created_at, updated_at)
          SELECT {id}, {id}, 'PAYMENT_APPROVED', CASE WHEN n % 2 = 0 THEN 'sms' ELSE 'fcm' END,
-                'http', 'r', '{{}}', 1, 'r',
+                'http', 'r', '{payload}', 1, 'r',
                 CASE WHEN n <= {SENT} THEN 'SENT' ELSE 'PENDING' END, 0, 0,
                 CASE WHEN n > {SENT} + {DUE} THEN 2 ELSE 0 END,
                 0, 0, false, {moment}, {moment}, {moment}, {moment}
@@ -100,37 +103,39 @@ fn claim_uses_its_partial_index_on_sqlite() {
     }
 }
 
-/// What PostgreSQL says of the prepared claim, as the service runs it, under one kind of plan.
-async fn postgres_plan(conn: &mut AsyncPgConnection, statement: &str, mode: &str) -> String {
+/// What PostgreSQL says of a prepared statement, as the service runs it, under one kind of plan.
+async fn postgres_plan(
+    conn: &mut AsyncPgConnection,
+    (types, statement, values): (&str, &str, &str),
+    mode: &str,
+) -> String {
     #[derive(QueryableByName)]
     struct Line {
         #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
         line: String,
     }
-    let mut number = 0;
-    let mut text = String::new();
-    for piece in statement.split('?') {
-        if number > 0 {
-            text.push_str(&format!("${number}"));
-        }
-        text.push_str(piece);
-        number += 1;
-    }
-    conn.batch_execute(&format!(
-        "DEALLOCATE ALL; SET plan_cache_mode = {mode};
-         PREPARE claim (text, timestamptz, integer, uuid[], bigint, uuid, bigint) AS {text}"
-    ))
-    .await
-    .unwrap();
-    let execute = format!(
-        "EXPLAIN EXECUTE claim ('sms', '1970-01-01', 1, '{{}}', 200, '{}', 20000000)",
-        Uuid::nil()
+    let prepare = format!(
+        "DEALLOCATE ALL; SET plan_cache_mode = {mode}; PREPARE it ({types}) AS {statement}"
     );
-    let lines: Vec<Line> = diesel_async::RunQueryDsl::load(diesel::sql_query(execute), conn)
+    conn.batch_execute(&prepare).await.unwrap();
+    let explain = diesel::sql_query(format!("EXPLAIN EXECUTE it ({values})"));
+    let lines: Vec<Line> = diesel_async::RunQueryDsl::load(explain, conn)
         .await
         .unwrap();
     let lines: Vec<String> = lines.into_iter().map(|line| line.line).collect();
     lines.join("\n")
+}
+
+/// `$1`, `$2`… for the `?` of our own statements.
+fn numbered(statement: &str) -> String {
+    let mut text = String::new();
+    for (number, piece) in statement.split('?').enumerate() {
+        if number > 0 {
+            text.push_str(&format!("${number}"));
+        }
+        text.push_str(piece);
+    }
+    text
 }
 
 /// A database of its own, which goes with the cluster.
@@ -149,25 +154,49 @@ async fn postgres_database() -> AsyncPgConnection {
     AsyncPgConnection::establish(url.as_str()).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claim_uses_its_partial_index_on_postgres() {
+async fn filled_postgres() -> AsyncPgConnection {
     let mut conn = postgres_database().await;
     let numbers = format!("generate_series(1, {}) AS s(n)", SENT + DUE + SUSPECT);
     let moment = "now() - n * interval '1 second'";
     let sql = fill(&numbers, "lpad(n::text, 32, '0')::uuid", "''", moment);
     conn.batch_execute(&sql).await.unwrap();
-    for mode in ["force_custom_plan", "force_generic_plan"] {
+    conn
+}
+
+const MODES: [&str; 2] = ["force_custom_plan", "force_generic_plan"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claim_uses_its_partial_index_on_postgres() {
+    let mut conn = filled_postgres().await;
+    let types = "text, timestamptz, integer, uuid[], bigint, uuid, bigint";
+    let values = "'sms', '1970-01-01', 1, '{}', 200, NULL, 20000000";
+    for mode in MODES {
         for (statement, index) in [
             (postgres::CLAIM, "outbox_due"),
             (postgres::CLAIM_SUSPECT, "outbox_suspect"),
         ] {
-            let plan = postgres_plan(&mut conn, statement, mode).await;
-            assert!(
-                plan.contains(&format!("Index Scan using {index} on outbox")),
-                "{mode}: {plan}"
-            );
+            let statement = numbered(statement);
+            let plan = postgres_plan(&mut conn, (types, &statement, values), mode).await;
+            let scan = format!("Index Scan using {index} on outbox");
+            assert!(plan.contains(&scan), "{mode}: {plan}");
             assert!(!plan.contains("Sort"), "{mode}, it sorts: {plan}");
             assert!(!plan.contains("Seq Scan on outbox"), "{mode}: {plan}");
         }
+    }
+}
+
+/// Payments are kept for ever: a repeated POST must not read them all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_key_is_found_by_its_index_on_postgres() {
+    let mut conn = filled_postgres().await;
+    let query = postgres::stored(Vec::new(), Vec::new(), Vec::new());
+    let text = diesel::debug_query::<diesel::pg::Pg, _>(&query).to_string();
+    let (statement, _binds) = text.split_once(" -- binds").unwrap();
+    let values = "ARRAY['00000000-0000-0000-0000-000000000001']::uuid[], '{c}', '{key-7,key-8}'";
+    for mode in MODES {
+        let call = ("uuid[], text[], text[]", statement, values);
+        let plan = postgres_plan(&mut conn, call, mode).await;
+        assert!(plan.contains("payments_idempotency"), "{mode}: {plan}");
+        assert!(!plan.contains("Seq Scan"), "{mode}: {plan}");
     }
 }
