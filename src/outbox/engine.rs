@@ -340,6 +340,7 @@ fn janitor(store: &Store, config: &OutboxConfig, channels: Vec<Channel>) -> Jani
         sweep: Sweep {
             channels,
             latest_due: backoff.longest().saturating_add(config.lease),
+            askable_after: config.provider_timeout,
         },
         keeping: Keeping {
             retention: config.retention,
