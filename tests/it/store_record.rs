@@ -31,6 +31,7 @@ fn moment() -> DateTime<Utc> {
 
 /// A payment that uses every column, with text that needs its bytes kept.
 fn full_payment() -> Payment {
+    let text = notification();
     let push = Notification {
         id: Uuid::now_v7(),
         channel: Channel::Fcm,
@@ -47,7 +48,7 @@ fn full_payment() -> Payment {
         description: Some("설명".to_owned()),
         locale: Some("ko-KR".to_owned()),
         created_at: moment(),
-        notifications: vec![notification(), push],
+        notifications: vec![text, push],
         ..payment()
     }
 }

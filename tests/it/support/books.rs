@@ -67,7 +67,7 @@ impl Books {
         id
     }
 
-    /// A row under a live lease of `holder`.
+    /// A row under a live lease of `holder`, which takes every other due SMS row along.
     pub async fn held_row(&self, holder: Uuid) -> HeldRow {
         let id = self.due_row().await;
         let held = self.store.claim(claim(holder)).await.unwrap();

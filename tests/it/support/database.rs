@@ -58,12 +58,15 @@ impl Database {
 
     /// Runs SQL beside the service, as an operator at the database's own prompt would.
     pub async fn execute(&self, sql: &str) {
+        self.session().await.execute(sql).await;
+    }
+
+    /// A session beside the service that stays open, for example to hold a lock.
+    pub async fn session(&self) -> Session {
         if self.is_sqlite() {
-            let mut conn = self.sqlite_connection().await;
-            conn.batch_execute(sql).await.unwrap();
+            Session::Sqlite(self.sqlite_connection().await)
         } else {
-            let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
-            conn.batch_execute(sql).await.unwrap();
+            Session::Postgres(AsyncPgConnection::establish(&self.url).await.unwrap())
         }
     }
 
@@ -99,6 +102,23 @@ impl Database {
             diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
         };
         row.value
+    }
+}
+
+/// A session of an operator.
+pub enum Session {
+    Sqlite(SyncConnectionWrapper<SqliteConnection>),
+    Postgres(AsyncPgConnection),
+}
+
+impl Session {
+    /// Runs SQL in it.
+    pub async fn execute(&mut self, sql: &str) {
+        let done = match self {
+            Self::Sqlite(conn) => conn.batch_execute(sql).await,
+            Self::Postgres(conn) => conn.batch_execute(sql).await,
+        };
+        done.unwrap();
     }
 }
 

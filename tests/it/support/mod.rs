@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod books;
+pub mod cluster;
 pub mod database;
 pub mod process;
 pub mod wait;
