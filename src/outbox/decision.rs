@@ -347,3 +347,7 @@ fn entry(
         provider_message_id: None,
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test may panic")]
+mod tests;

@@ -24,6 +24,9 @@ pub struct Sweep {
     pub channels: Vec<Channel>,
     /// No row of ours is ever due later than this from now.
     pub latest_due: Duration,
+    /// A row that was tried less than this ago is not asked about yet: its request may still be on
+    /// its way, and "never seen" would prove nothing.
+    pub askable_after: Duration,
 }
 
 /// Ends pending rows in one way, keeping what a provider said last.
@@ -73,6 +76,7 @@ impl Store {
             ended += fail!(conn, unaskable, Reason::OutcomeUnknown, text, now);
             let askable = overdue()
                 .filter(outbox::processable_after.gt(now))
+                .filter(outbox::updated_at.le(now.minus(sweep.askable_after)))
                 .filter(outbox::claimed_by.is_null());
             diesel::update(askable)
                 .set((

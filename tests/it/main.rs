@@ -9,5 +9,13 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod outage;
 mod smoke;
+mod store_claim;
+mod store_migrate;
+mod store_operate;
+mod store_record;
+mod store_settle;
+mod store_upkeep;
 mod support;
+mod tls;

@@ -58,12 +58,15 @@ impl Database {
 
     /// Runs SQL beside the service, as an operator at the database's own prompt would.
     pub async fn execute(&self, sql: &str) {
+        self.session().await.execute(sql).await;
+    }
+
+    /// A session beside the service that stays open, for example to hold a lock.
+    pub async fn session(&self) -> Session {
         if self.is_sqlite() {
-            let mut conn = self.sqlite_connection().await;
-            conn.batch_execute(sql).await.unwrap();
+            Session::Sqlite(self.sqlite_connection().await)
         } else {
-            let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
-            conn.batch_execute(sql).await.unwrap();
+            Session::Postgres(AsyncPgConnection::establish(&self.url).await.unwrap())
         }
     }
 
@@ -79,21 +82,43 @@ impl Database {
 
     /// One number of the first column of the first row.
     pub async fn number(&self, sql: &str) -> i64 {
+        self.text(sql).await.parse().expect("not a number")
+    }
+
+    /// The one value that a query gives, as text.
+    pub async fn text(&self, sql: &str) -> String {
         use diesel_async::RunQueryDsl;
         #[derive(diesel::QueryableByName)]
-        struct Number {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
-            n: i64,
+        struct Value {
+            #[diesel(sql_type = diesel::sql_types::Text)]
+            value: String,
         }
-        let sql = format!("SELECT CAST(({sql}) AS bigint) AS n");
-        let row: Number = if self.is_sqlite() {
+        let sql = format!("WITH t(v) AS ({sql}) SELECT CAST(v AS text) AS value FROM t");
+        let row: Value = if self.is_sqlite() {
             let mut conn = self.sqlite_connection().await;
             diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
         } else {
             let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
             diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
         };
-        row.n
+        row.value
+    }
+}
+
+/// A session of an operator.
+pub enum Session {
+    Sqlite(SyncConnectionWrapper<SqliteConnection>),
+    Postgres(AsyncPgConnection),
+}
+
+impl Session {
+    /// Runs SQL in it.
+    pub async fn execute(&mut self, sql: &str) {
+        let done = match self {
+            Self::Sqlite(conn) => conn.batch_execute(sql).await,
+            Self::Postgres(conn) => conn.batch_execute(sql).await,
+        };
+        done.unwrap();
     }
 }
 

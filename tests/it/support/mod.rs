@@ -1,6 +1,8 @@
 //! What the tests share: databases, the app in this process, the binary in its own.
 
 pub mod app;
+pub mod books;
+pub mod cluster;
 pub mod database;
 pub mod process;
 pub mod wait;
