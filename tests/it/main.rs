@@ -9,5 +9,7 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod api_bad_input;
+mod api_payments;
 mod smoke;
 mod support;

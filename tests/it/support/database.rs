@@ -67,6 +67,17 @@ impl Database {
         }
     }
 
+    /// Moves a column of moments into the past on every row of a table.
+    pub async fn make_older(&self, table: &str, column: &str, hours: u32) {
+        let back = if self.is_sqlite() {
+            format!("{column} - {hours} * 3600000000")
+        } else {
+            format!("{column} - interval '{hours} hours'")
+        };
+        self.execute(&format!("UPDATE {table} SET {column} = {back}"))
+            .await;
+    }
+
     async fn sqlite_connection(&self) -> SyncConnectionWrapper<SqliteConnection> {
         let mut conn = SyncConnectionWrapper::<SqliteConnection>::establish(self.path())
             .await

@@ -1,7 +1,9 @@
 //! What the tests share: databases, the app in this process, the binary in its own.
 
 pub mod app;
+pub mod command;
 pub mod database;
+pub mod http;
 pub mod process;
 pub mod wait;
 
