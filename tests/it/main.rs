@@ -11,5 +11,6 @@
 
 mod api_bad_input;
 mod api_payments;
+mod api_protocol;
 mod smoke;
 mod support;
