@@ -10,6 +10,7 @@
 )]
 
 mod api_bad_input;
+mod api_idempotency;
 mod api_payments;
 mod api_protocol;
 mod smoke;

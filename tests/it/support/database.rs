@@ -78,6 +78,19 @@ impl Database {
             .await;
     }
 
+    /// Keeps everybody else from writing until the lock is let go.
+    pub async fn hold_writes_back(&self) -> WriteLock {
+        if self.is_sqlite() {
+            let mut conn = self.sqlite_connection().await;
+            conn.batch_execute("BEGIN IMMEDIATE").await.unwrap();
+            return WriteLock::Sqlite(conn);
+        }
+        let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
+        let lock = "BEGIN; LOCK TABLE payments, outbox IN EXCLUSIVE MODE";
+        conn.batch_execute(lock).await.unwrap();
+        WriteLock::Postgres(conn)
+    }
+
     async fn sqlite_connection(&self) -> SyncConnectionWrapper<SqliteConnection> {
         let mut conn = SyncConnectionWrapper::<SqliteConnection>::establish(self.path())
             .await
@@ -105,6 +118,22 @@ impl Database {
             diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
         };
         row.n
+    }
+}
+
+/// See [`Database::hold_writes_back`].
+pub enum WriteLock {
+    Sqlite(SyncConnectionWrapper<SqliteConnection>),
+    Postgres(AsyncPgConnection),
+}
+
+impl WriteLock {
+    /// Ends it.
+    pub async fn let_go(self) {
+        match self {
+            Self::Sqlite(mut conn) => conn.batch_execute("ROLLBACK").await.unwrap(),
+            Self::Postgres(mut conn) => conn.batch_execute("ROLLBACK").await.unwrap(),
+        }
     }
 }
 
