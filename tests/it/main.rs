@@ -9,6 +9,8 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod api_admin;
+mod api_admin_changes;
 mod api_bad_input;
 mod api_idempotency;
 mod api_payments;
