@@ -12,8 +12,11 @@
 mod api_admin;
 mod api_admin_changes;
 mod api_bad_input;
+mod api_clients;
+mod api_health;
 mod api_idempotency;
 mod api_payments;
 mod api_protocol;
+mod metrics;
 mod smoke;
 mod support;

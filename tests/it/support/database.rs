@@ -67,6 +67,38 @@ impl Database {
         }
     }
 
+    /// Ends every connection to a PostgreSQL database and lets in no other, as an outage does.
+    pub async fn cut_off(&self) {
+        let name = self.name();
+        let mut conn = AsyncPgConnection::establish(cluster().as_str())
+            .await
+            .unwrap();
+        // Each on its own: a transaction would show the new rule only at its end.
+        for sql in [
+            format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"),
+            format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            ),
+        ] {
+            conn.batch_execute(&sql).await.unwrap();
+        }
+    }
+
+    /// Ends [`Self::cut_off`].
+    pub async fn let_in(&self) {
+        let sql = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name());
+        let mut conn = AsyncPgConnection::establish(cluster().as_str())
+            .await
+            .unwrap();
+        conn.batch_execute(&sql).await.unwrap();
+    }
+
+    fn name(&self) -> &str {
+        assert!(!self.is_sqlite(), "a file cannot be cut off");
+        let (_, name) = self.url.rsplit_once('/').unwrap();
+        name
+    }
+
     /// Moves a column of moments into the past on every row of a table.
     pub async fn make_older(&self, table: &str, column: &str, hours: u32) {
         let back = if self.is_sqlite() {
