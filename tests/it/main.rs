@@ -17,6 +17,8 @@ mod api_health;
 mod api_idempotency;
 mod api_payments;
 mod api_protocol;
+mod command_line;
+mod logs;
 mod metrics;
 mod smoke;
 mod support;

@@ -120,7 +120,7 @@ impl Database {
         let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
         let lock = "BEGIN; LOCK TABLE payments, outbox IN EXCLUSIVE MODE";
         conn.batch_execute(lock).await.unwrap();
-        WriteLock::Postgres(conn)
+        WriteLock::Postgres(Box::new(conn))
     }
 
     async fn sqlite_connection(&self) -> SyncConnectionWrapper<SqliteConnection> {
@@ -156,7 +156,7 @@ impl Database {
 /// See [`Database::hold_writes_back`].
 pub enum WriteLock {
     Sqlite(SyncConnectionWrapper<SqliteConnection>),
-    Postgres(AsyncPgConnection),
+    Postgres(Box<AsyncPgConnection>),
 }
 
 impl WriteLock {
