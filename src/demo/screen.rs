@@ -3,12 +3,15 @@
 use std::io;
 use std::time::Instant;
 
+use tokio::sync::{Mutex, MutexGuard};
+
 use super::Stage;
 use crate::terminal::print;
 
 /// Standard output, with a clock.
 pub struct Screen {
     started: Instant,
+    turn: Mutex<()>,
 }
 
 impl Screen {
@@ -16,7 +19,14 @@ impl Screen {
     pub fn start() -> Self {
         Self {
             started: Instant::now(),
+            turn: Mutex::default(),
         }
+    }
+
+    /// Held from a question to the service until its answer is printed, so that nothing is told of a
+    /// payment before the payment itself.
+    pub async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// What is running where.

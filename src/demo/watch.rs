@@ -85,6 +85,8 @@ impl Watcher {
     }
 
     async fn look(&mut self) -> Result<(), DemoError> {
+        let screen = Arc::clone(&self.screen);
+        let _turn = screen.turn().await;
         let url = self
             .stage
             .server

@@ -182,17 +182,24 @@ async fn optional_body<T: DeserializeOwned + Default>(
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // serde would take an array for the fields in their order.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(malformed("the body must be a JSON object".to_owned()));
+    }
     serde_json::from_slice(body).map_err(|error| {
-        let place = format!(
+        malformed(format!(
             "line {}, column {}: not JSON of the right shape; see the description of this route",
             error.line(),
             error.column()
-        );
-        Problem::MalformedBody(vec![Fault {
-            pointer: String::new(),
-            detail: place,
-        }])
+        ))
     })
+}
+
+fn malformed(detail: String) -> Problem {
+    Problem::MalformedBody(vec![Fault {
+        pointer: String::new(),
+        detail,
+    }])
 }
 
 fn fault(pointer: &str, detail: &str) -> Problem {

@@ -9,6 +9,17 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod api_admin;
+mod api_admin_changes;
+mod api_bad_input;
+mod api_clients;
+mod api_health;
+mod api_idempotency;
+mod api_payments;
+mod api_protocol;
+mod command_line;
+mod logs;
+mod metrics;
 mod outage;
 mod smoke;
 mod store_claim;

@@ -70,6 +70,62 @@ impl Database {
         }
     }
 
+    /// Ends every connection to a PostgreSQL database and lets in no other, as an outage does.
+    pub async fn cut_off(&self) {
+        let name = self.name();
+        let mut conn = AsyncPgConnection::establish(cluster().as_str())
+            .await
+            .unwrap();
+        // Each on its own: a transaction would show the new rule only at its end.
+        for sql in [
+            format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"),
+            format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            ),
+        ] {
+            conn.batch_execute(&sql).await.unwrap();
+        }
+    }
+
+    /// Ends [`Self::cut_off`].
+    pub async fn let_in(&self) {
+        let sql = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name());
+        let mut conn = AsyncPgConnection::establish(cluster().as_str())
+            .await
+            .unwrap();
+        conn.batch_execute(&sql).await.unwrap();
+    }
+
+    fn name(&self) -> &str {
+        assert!(!self.is_sqlite(), "a file cannot be cut off");
+        let (_, name) = self.url.rsplit_once('/').unwrap();
+        name
+    }
+
+    /// Moves a column of moments into the past on every row of a table.
+    pub async fn make_older(&self, table: &str, column: &str, hours: u32) {
+        let back = if self.is_sqlite() {
+            format!("{column} - {hours} * 3600000000")
+        } else {
+            format!("{column} - interval '{hours} hours'")
+        };
+        self.execute(&format!("UPDATE {table} SET {column} = {back}"))
+            .await;
+    }
+
+    /// Keeps everybody else from writing until the lock is let go.
+    pub async fn hold_writes_back(&self) -> WriteLock {
+        if self.is_sqlite() {
+            let mut conn = self.sqlite_connection().await;
+            conn.batch_execute("BEGIN IMMEDIATE").await.unwrap();
+            return WriteLock::Sqlite(conn);
+        }
+        let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
+        let lock = "BEGIN; LOCK TABLE payments, outbox IN EXCLUSIVE MODE";
+        conn.batch_execute(lock).await.unwrap();
+        WriteLock::Postgres(Box::new(conn))
+    }
+
     async fn sqlite_connection(&self) -> SyncConnectionWrapper<SqliteConnection> {
         let mut conn = SyncConnectionWrapper::<SqliteConnection>::establish(self.path())
             .await
@@ -119,6 +175,22 @@ impl Session {
             Self::Postgres(conn) => conn.batch_execute(sql).await,
         };
         done.unwrap();
+    }
+}
+
+/// See [`Database::hold_writes_back`].
+pub enum WriteLock {
+    Sqlite(SyncConnectionWrapper<SqliteConnection>),
+    Postgres(Box<AsyncPgConnection>),
+}
+
+impl WriteLock {
+    /// Ends it.
+    pub async fn let_go(self) {
+        match self {
+            Self::Sqlite(mut conn) => conn.batch_execute("ROLLBACK").await.unwrap(),
+            Self::Postgres(mut conn) => conn.batch_execute("ROLLBACK").await.unwrap(),
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 pub mod app;
 pub mod books;
 pub mod cluster;
+pub mod command;
 pub mod database;
+pub mod http;
 pub mod process;
 pub mod wait;
 
