@@ -123,7 +123,7 @@ impl Metrics {
         );
         r.register(
             "payments_committed",
-            "Payments answered by a commit",
+            "Payments committed, repeats not counted",
             self.payments_committed.clone(),
         );
         r.register(

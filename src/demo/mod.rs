@@ -153,6 +153,8 @@ async fn set_up(args: &DemoArgs, database: PathBuf) -> Result<(Stage, Service), 
         ("SMS_BASE_URL", mock.sms_base_url().to_string()),
         ("FCM_BASE_URL", mock.base_url().to_string()),
         ("FCM_PROJECT_ID", "demo-project".to_owned()),
+        // What is told as the time of the next try should be it.
+        ("OUTBOX_POLL_INTERVAL_MS", "100".to_owned()),
     ];
     let env: Env = settings
         .into_iter()

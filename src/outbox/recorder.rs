@@ -154,7 +154,8 @@ impl Recorder {
     }
 
     fn answer(&self, members: Vec<Member>, verdicts: Vec<Verdict>, began: Instant) {
-        self.metrics.committed(members.len());
+        let recorded = verdicts.iter().filter(|v| **v == Verdict::Recorded);
+        self.metrics.committed(recorded.count());
         let lease_end = began + self.lease.length;
         for (member, verdict) in members.into_iter().zip(verdicts) {
             if verdict == Verdict::Recorded {

@@ -36,6 +36,8 @@ macro_rules! fail {
             .set((
                 outbox::status.eq(Status::Failed.as_str()),
                 outbox::reason.eq($reason.as_str()),
+                // A name on the row: its holder may have sent it, and a replay must ask first.
+                outbox::maybe_sent.eq(outbox::maybe_sent.or(outbox::claimed_by.is_not_null())),
                 outbox::claimed_by.eq(None::<Id>),
                 outbox::next_retry_at.eq(None::<Moment>),
                 outbox::last_error.eq(case_when(

@@ -126,6 +126,25 @@ impl Database {
         WriteLock::Postgres(Box::new(conn))
     }
 
+    /// An SQL expression for a moment that many hours from the database's now.
+    pub fn hours_from_now(&self, hours: i32) -> String {
+        if self.is_sqlite() {
+            format!("(CAST(unixepoch('subsec') * 1000000 AS integer) + {hours} * 3600000000)")
+        } else {
+            format!("(now() + {hours} * interval '1 hour')")
+        }
+    }
+
+    /// Ends every lease and wait, as time would.
+    pub async fn make_all_due(&self) {
+        let past = self.hours_from_now(-1);
+        let sql = format!(
+            "UPDATE outbox SET processable_after = {past}, next_retry_at = NULL
+             WHERE status = 'PENDING'"
+        );
+        self.execute(&sql).await;
+    }
+
     async fn sqlite_connection(&self) -> SyncConnectionWrapper<SqliteConnection> {
         let mut conn = SyncConnectionWrapper::<SqliteConnection>::establish(self.path())
             .await

@@ -2,10 +2,12 @@
 
 pub mod app;
 pub mod books;
+pub mod client;
 pub mod cluster;
 pub mod command;
 pub mod database;
 pub mod http;
+pub mod load;
 pub mod process;
 pub mod wait;
 

@@ -8,6 +8,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::app::Settings;
+use super::client::Client;
 
 /// A running `paybell serve`.
 pub struct Process {
@@ -73,9 +74,9 @@ impl Process {
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
-    /// Process id.
-    pub fn id(&self) -> u32 {
-        self.child.id().expect("it has ended already")
+    /// A client of its server.
+    pub fn client(&self) -> Client {
+        Client::new(&self.base)
     }
 
     /// `kill -9`, and waits until it is gone.
