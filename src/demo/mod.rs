@@ -187,6 +187,7 @@ async fn show(stage: Arc<Stage>, exit: bool) -> Result<(), DemoError> {
     let screen = Arc::new(Screen::start());
     screen.opening(&stage)?;
     let mut watcher = Watcher::new(Arc::clone(&stage), Arc::clone(&screen));
+    watcher.skip_the_past().await?;
     let samples = tokio::select! {
         samples = story::tell(&stage, &screen) => samples?,
         ended = watcher.for_ever() => return ended,

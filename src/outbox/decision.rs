@@ -149,6 +149,14 @@ impl Policy {
         }
     }
 
+    /// Known to be unsent, and too late in its lease to be sent: due again at once, at no cost.
+    pub fn unsent(&self, row: &HeldRow) -> Settlement {
+        Settlement {
+            maybe_sent: false,
+            ..unchanged(row)
+        }
+    }
+
     /// A row that this version cannot read.
     pub fn unreadable(&self, row: &HeldRow, text: String) -> Settlement {
         self.failed(row, Reason::Unreadable, text)

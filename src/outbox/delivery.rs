@@ -73,7 +73,11 @@ impl Courier {
         };
         if held.lease_left() < self.send_window() {
             debug!("too little is left of the lease: let go unsent");
-            return Step::Release;
+            return match known_unsent {
+                // What was just learnt must not be asked again for ever.
+                true => settle(self.policy.unsent(row)),
+                false => Step::Release,
+            };
         }
         self.send(row, &message, known_unsent).await
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,9 +37,9 @@ const CUT_BEFORE_END: Duration = Duration::from_secs(2);
 /// The running engine, for whoever starts and stops it.
 pub struct Running {
     engine: Engine,
-    recorder: JoinHandle<()>,
-    loops: Vec<JoinHandle<()>>,
-    settler: JoinHandle<()>,
+    recorder: Part,
+    loops: Vec<Part>,
+    settler: Part,
     settlements: Settlements,
     tasks: TaskTracker,
     switches: Switches,
@@ -138,10 +138,10 @@ impl Running {
     /// Returns whether everything was written; what was not heals when its lease ends.
     pub async fn shut_down(self, deadline: Instant) -> bool {
         drop(self.engine);
-        let mut clean = finish("recorder", self.recorder, deadline).await;
+        let mut clean = self.recorder.finish(deadline).await;
         self.switches.stop.cancel();
         for part in self.loops {
-            clean &= finish("loop", part, deadline).await;
+            clean &= part.finish(deadline).await;
         }
         self.tasks.close();
         let cut_at = deadline.checked_sub(CUT_BEFORE_END).unwrap_or(deadline);
@@ -151,20 +151,33 @@ impl Running {
                 "cutting requests that are still out: the next holder asks about them"
             );
             self.switches.cut.cancel();
-            self.tasks.wait().await;
+            // A claim that is under way is not cut: it has the database's own deadline.
+            if timeout_at(deadline, self.tasks.wait()).await.is_err() {
+                clean = false;
+            }
         }
         drop(self.settlements);
-        clean & finish("settler", self.settler, deadline).await
+        clean & self.settler.finish(deadline).await
     }
 }
 
-async fn finish(name: &str, mut part: JoinHandle<()>, deadline: Instant) -> bool {
-    match timeout_at(deadline, &mut part).await {
-        Ok(ended) => ended.is_ok(),
-        Err(_) => {
-            warn!(part = name, "did not finish within the grace");
-            part.abort();
-            false
+/// A part of the engine, and who watches it.
+struct Part {
+    name: &'static str,
+    watcher: JoinHandle<()>,
+    abort: AbortHandle,
+}
+
+impl Part {
+    /// Waits for its end, but not beyond the deadline. Returns whether it ended by itself.
+    async fn finish(self, deadline: Instant) -> bool {
+        match timeout_at(deadline, self.watcher).await {
+            Ok(ended) => ended.is_ok(),
+            Err(_) => {
+                warn!(part = self.name, "did not finish within the grace");
+                self.abort.abort();
+                false
+            }
         }
     }
 }
@@ -172,14 +185,11 @@ async fn finish(name: &str, mut part: JoinHandle<()>, deadline: Instant) -> bool
 impl Switches {
     /// Spawns a part of the engine. None may end before the stop: one that does takes the process
     /// down, rather than leave it alive and deaf.
-    fn watch(
-        &self,
-        name: &'static str,
-        part: impl Future<Output = ()> + Send + 'static,
-    ) -> JoinHandle<()> {
+    fn watch(&self, name: &'static str, part: impl Future<Output = ()> + Send + 'static) -> Part {
         let part = tokio::spawn(part);
+        let abort = part.abort_handle();
         let switches = self.clone();
-        tokio::spawn(async move {
+        let watcher = tokio::spawn(async move {
             let ended = part.await;
             // The recorder ends first, when the server that feeds it is gone.
             let expected = name == "recorder" || switches.stop.is_cancelled();
@@ -190,7 +200,12 @@ impl Switches {
                 error!(part = name, "a part of the engine ended by itself");
                 switches.died.cancel();
             }
-        })
+        });
+        Part {
+            name,
+            watcher,
+            abort,
+        }
     }
 }
 

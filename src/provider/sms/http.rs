@@ -1,7 +1,6 @@
 //! The generic SMS gateway: one JSON POST a message, and a look-up by our reference.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};

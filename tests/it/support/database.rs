@@ -66,7 +66,9 @@ impl Database {
         if self.is_sqlite() {
             Session::Sqlite(self.sqlite_connection().await)
         } else {
-            Session::Postgres(AsyncPgConnection::establish(&self.url).await.unwrap())
+            Session::Postgres(Box::new(
+                AsyncPgConnection::establish(&self.url).await.unwrap(),
+            ))
         }
     }
 
@@ -183,7 +185,7 @@ impl Database {
 /// A session of an operator.
 pub enum Session {
     Sqlite(SyncConnectionWrapper<SqliteConnection>),
-    Postgres(AsyncPgConnection),
+    Postgres(Box<AsyncPgConnection>),
 }
 
 impl Session {
