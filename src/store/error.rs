@@ -7,7 +7,7 @@ use diesel_async::pooled_connection::{PoolError as SetupError, deadpool::PoolErr
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// It could not be reached, or not in time; the call may have taken effect.
-    #[error("the database cannot be reached in time: {0}")]
+    #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// It refuses these very data; repeating is useless.
     #[error("the database refused the data: {0}")]
