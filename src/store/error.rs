@@ -8,7 +8,7 @@ use diesel_async::pooled_connection::{PoolError as SetupError, deadpool::PoolErr
 pub enum StoreError {
     /// It could not be reached, not in time, or takes no writes now (a full disk, a read-only
     /// session, a deadlock); the call may have taken effect.
-    #[error("the database cannot be reached in time: {0}")]
+    #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// It refuses these very data; repeating is useless.
     #[error("the database refused the data: {0}")]

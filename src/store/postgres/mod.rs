@@ -34,8 +34,6 @@ pub struct PostgresStore {
     pool: Pool<AsyncPgConnection>,
     connector: Connector,
     deadline: Duration,
-    /// Where it is, for error messages; without credentials.
-    address: String,
 }
 
 impl PostgresStore {
@@ -49,7 +47,6 @@ impl PostgresStore {
             pool: pool(connector.clone(), config)?,
             connector,
             deadline: config.timeout,
-            address: url.to_string(),
         })
     }
 
@@ -84,12 +81,11 @@ impl PostgresStore {
     }
 
     pub(super) async fn migrate(&self) -> Result<Vec<String>, StoreError> {
-        let conn = self.connector.connect().await.map_err(|error| {
-            StoreError::Unavailable(format!(
-                "{error}; check DATABASE_URL and that PostgreSQL runs at {}",
-                self.address
-            ))
-        })?;
+        let conn = self
+            .connector
+            .connect()
+            .await
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         migrations::on_postgres(conn).await
     }
 

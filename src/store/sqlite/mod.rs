@@ -43,7 +43,7 @@ impl SqliteStore {
     /// Opens (or makes) the file.
     ///
     /// # Errors
-    /// When it cannot be opened, with its path.
+    /// When it cannot be opened.
     pub async fn open(path: &Path, config: &DatabaseConfig) -> Result<Self, StoreError> {
         let url = path.display().to_string();
         let store = Self {
@@ -51,10 +51,7 @@ impl SqliteStore {
             readers: pool(&url, READERS, config.timeout)?,
             clock: Clock::start(),
         };
-        let opened = store.writer().await.map_err(|error| {
-            StoreError::Unavailable(format!("cannot open the SQLite file {url}: {error}"))
-        })?;
-        drop(opened);
+        drop(store.writer().await?);
         Ok(store)
     }
 
