@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use crate::config::{Config, FcmConfig, SmsConfig};
+use crate::config::{Config, DatabaseConfig, FcmConfig, SmsConfig};
 use crate::http::auth::{AdminToken, ApiKeys};
 use crate::http::body::Limits;
 use crate::http::{AppState, Server, bind};
@@ -29,9 +29,14 @@ const ENGINE_SHARE: Duration = Duration::from_secs(3);
 /// Why the service could not run, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The database.
-    #[error("{0}")]
-    Store(#[from] StoreError),
+    /// The database at start.
+    #[error("cannot use the database {url}: {fault}; check DATABASE_URL and that it can be used")]
+    Database {
+        /// Which one, without its password.
+        url: String,
+        /// What is wrong.
+        fault: StoreError,
+    },
     /// A provider's client.
     #[error("{0}")]
     Client(#[from] ClientError),
@@ -62,8 +67,7 @@ impl Application {
     /// # Errors
     /// When the database or the address cannot be had.
     pub async fn build(config: Config) -> Result<Self, AppError> {
-        let store = Store::open(&config.database).await?;
-        let applied = store.migrate().await?;
+        let (store, applied) = open_database(&config.database).await?;
         if !applied.is_empty() {
             info!(versions = %applied.join(", "), "migrations applied");
         }
@@ -152,6 +156,22 @@ impl Application {
             (false, true) => Ok(()),
         }
     }
+}
+
+/// Opens the database and brings its schema up to date; returns the versions applied, too.
+///
+/// # Errors
+/// When it cannot be used.
+pub async fn open_database(config: &DatabaseConfig) -> Result<(Store, Vec<String>), AppError> {
+    let opened = async {
+        let store = Store::open(config).await?;
+        let applied = store.migrate().await?;
+        Ok((store, applied))
+    };
+    opened.await.map_err(|fault| AppError::Database {
+        url: config.url.to_string(),
+        fault,
+    })
 }
 
 /// Resolves at the first SIGINT or SIGTERM. A second one ends the process at once: the leases heal

@@ -5,15 +5,16 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::future::Future;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, ConfigErrors, Env, Summary};
+use crate::demo::DemoArgs;
 use crate::telemetry;
+use crate::terminal::write_out;
 
 /// Failure while running.
 const FAILURE: u8 = 1;
@@ -46,36 +47,12 @@ enum Command {
     CheckConfig,
 }
 
-/// Options of `paybell demo`.
-#[derive(Debug, Clone, Args)]
-pub struct DemoArgs {
-    /// Keep the database in this folder instead of a temporary one
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Address that the server listens on
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    pub bind: SocketAddr,
-    /// Dialect of the SMS gateway
-    #[arg(long, value_enum, default_value_t = SmsDialect::Http)]
-    pub sms: SmsDialect,
-    /// Stop with 0 once all sample notifications are SENT, with 1 if they are not within 60 s
-    #[arg(long)]
-    pub exit: bool,
-}
-
 /// Options of `paybell mock-providers`.
 #[derive(Debug, Clone, Args)]
 pub struct MockProvidersArgs {
     /// Address that the mock providers listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090")]
     pub bind: SocketAddr,
-}
-
-/// A dialect of SMS gateways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SmsDialect {
-    /// The generic JSON gateway
-    Http,
 }
 
 /// Runs the command that `args` (the program's name first) ask for.
@@ -127,22 +104,6 @@ pub fn fail(error: &dyn Display) -> ExitCode {
 pub fn refuse(errors: &ConfigErrors) -> ExitCode {
     report_faults(&mut io::stderr().lock(), errors);
     ExitCode::from(BAD_CONFIGURATION)
-}
-
-/// Writes what a command has to say to standard output. A reader that has gone (`| head`) wants no
-/// more, which is no error.
-///
-/// # Errors
-/// When the output cannot be written for another reason, for example a full disk.
-pub fn print(text: &str) -> io::Result<()> {
-    write_out(&mut io::stdout().lock(), text)
-}
-
-fn write_out(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
 }
 
 /// An error is one line, whatever its cause put into it.

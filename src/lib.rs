@@ -14,3 +14,4 @@ pub mod payment;
 pub mod provider;
 pub mod store;
 pub mod telemetry;
+pub mod terminal;

@@ -11,7 +11,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::outbox::permits::Permits;
 use crate::payment::{Channel, Status};
 use crate::provider::LookUp;
 use crate::store::{Settlement, Stats};
@@ -124,7 +123,7 @@ impl Metrics {
         );
         r.register(
             "payments_committed",
-            "Payments answered by a commit",
+            "Payments committed, repeats not counted",
             self.payments_committed.clone(),
         );
         r.register(
@@ -176,10 +175,10 @@ impl Metrics {
     }
 
     /// Adds a lane.
-    pub fn lane(&self, channel: Channel, permits: Arc<Permits>) -> Arc<LaneMetrics> {
+    pub fn lane(&self, channel: Channel) -> Arc<LaneMetrics> {
         let lane = Arc::new(LaneMetrics {
             channel,
-            permits,
+            permits_in_use: AtomicI64::new(0),
             depth: AtomicI64::new(0),
             last_poll: Mutex::new(Instant::now()),
             last_turn: Mutex::new(Instant::now()),
@@ -281,7 +280,7 @@ impl Metrics {
                 .set(lane.depth.load(Ordering::Relaxed));
             self.permits_in_use
                 .get_or_create(&labels)
-                .set(i64::try_from(lane.permits.in_use()).unwrap_or(i64::MAX));
+                .set(lane.permits_in_use.load(Ordering::Relaxed));
             self.since_poll
                 .get_or_create(&labels)
                 .set(lane.since_last_poll().as_secs_f64());
@@ -296,7 +295,7 @@ impl Metrics {
 #[derive(Debug)]
 pub struct LaneMetrics {
     channel: Channel,
-    permits: Arc<Permits>,
+    permits_in_use: AtomicI64,
     depth: AtomicI64,
     last_poll: Mutex<Instant>,
     last_turn: Mutex<Instant>,
@@ -317,6 +316,14 @@ impl LaneMetrics {
     pub fn queue_depth(&self, rows: usize) {
         self.depth
             .store(i64::try_from(rows).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    /// Permits taken, as of the lane's last turn.
+    pub fn permits_in_use(&self, permits: usize) {
+        self.permits_in_use.store(
+            i64::try_from(permits).unwrap_or(i64::MAX),
+            Ordering::Relaxed,
+        );
     }
 
     /// The scheduler asked the database, which answered.

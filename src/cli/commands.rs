@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use tracing::warn;
 
-use super::{DemoArgs, MockProvidersArgs, block_on, fail, print, refuse};
-use crate::app::{AppError, Application, signals};
+use super::{MockProvidersArgs, block_on, fail, refuse};
+use crate::app::{AppError, Application, open_database, signals};
 use crate::config::{Config, DatabaseConfig, Env, LogConfig, LogFormat};
-use crate::demo;
+use crate::demo::{self, DemoArgs};
 use crate::provider::mock::Mock;
-use crate::store::Store;
 use crate::telemetry;
+use crate::terminal::print;
 
 /// `paybell serve`.
 pub fn serve(env: &Env) -> ExitCode {
@@ -75,7 +75,7 @@ pub fn migrate(env: &Env) -> ExitCode {
         Err(faults) => return refuse(&faults),
     };
     ended(block_on(Box::pin(async {
-        let applied = Store::open(&database).await?.migrate().await?;
+        let (_, applied) = open_database(&database).await?;
         let text = match applied.as_slice() {
             [] => "the schema is up to date\n".to_owned(),
             versions => versions.iter().map(|v| format!("applied {v}\n")).collect(),

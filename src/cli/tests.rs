@@ -2,6 +2,8 @@
 
 use clap::CommandFactory;
 
+use std::io::ErrorKind;
+
 use super::*;
 
 /// What `check-config` says on standard output and standard error, and its code.

@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use super::reader::{Faulty, Reader};
 use super::variables;
+use crate::provider::LOOK_UP_TIMEOUT;
 
-/// What a lease must have beyond the provider timeout: 3 s for a look-up, 1 s to spare.
-const LEASE_MARGIN: Duration = Duration::from_secs(4);
+/// What a lease must have beyond the provider timeout: room for a look-up, and a second to spare.
+const LEASE_MARGIN: Duration = LOOK_UP_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// The delivery engine's settings.
 #[derive(Debug, Clone)]

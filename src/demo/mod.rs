@@ -8,10 +8,12 @@ mod story;
 mod watch;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -20,12 +22,35 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::app::{AppError, Application, signals};
-use crate::cli::{DemoArgs, SmsDialect};
 use crate::config::{Config, ConfigErrors, Env};
 use crate::provider::client::ClientError;
 use crate::provider::mock::{Mock, RunningMock};
 use screen::Screen;
 use watch::Watcher;
+
+/// Options of `paybell demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Keep the database in this folder instead of a temporary one
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address that the server listens on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub bind: SocketAddr,
+    /// Dialect of the SMS gateway
+    #[arg(long, value_enum, default_value_t = SmsDialect::Http)]
+    pub sms: SmsDialect,
+    /// Stop with 0 once all sample notifications are SENT, with 1 if they are not within 60 s
+    #[arg(long)]
+    pub exit: bool,
+}
+
+/// A dialect of SMS gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SmsDialect {
+    /// The generic JSON gateway
+    Http,
+}
 
 /// All sample notifications are SENT within this time, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -128,6 +153,8 @@ async fn set_up(args: &DemoArgs, database: PathBuf) -> Result<(Stage, Service), 
         ("SMS_BASE_URL", mock.sms_base_url().to_string()),
         ("FCM_BASE_URL", mock.base_url().to_string()),
         ("FCM_PROJECT_ID", "demo-project".to_owned()),
+        // What is told as the time of the next try should be it.
+        ("OUTBOX_POLL_INTERVAL_MS", "100".to_owned()),
     ];
     let env: Env = settings
         .into_iter()
@@ -160,6 +187,7 @@ async fn show(stage: Arc<Stage>, exit: bool) -> Result<(), DemoError> {
     let screen = Arc::new(Screen::start());
     screen.opening(&stage)?;
     let mut watcher = Watcher::new(Arc::clone(&stage), Arc::clone(&screen));
+    watcher.skip_the_past().await?;
     let samples = tokio::select! {
         samples = story::tell(&stage, &screen) => samples?,
         ended = watcher.for_ever() => return ended,

@@ -3,12 +3,15 @@
 use std::io;
 use std::time::Instant;
 
+use tokio::sync::{Mutex, MutexGuard};
+
 use super::Stage;
-use crate::cli::print;
+use crate::terminal::print;
 
 /// Standard output, with a clock.
 pub struct Screen {
     started: Instant,
+    turn: Mutex<()>,
 }
 
 impl Screen {
@@ -16,7 +19,14 @@ impl Screen {
     pub fn start() -> Self {
         Self {
             started: Instant::now(),
+            turn: Mutex::default(),
         }
+    }
+
+    /// Held from a question to the service until its answer is printed, so that nothing is told of a
+    /// payment before the payment itself.
+    pub async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// What is running where.
@@ -25,7 +35,9 @@ impl Screen {
             "Paybell demo: payments come in over HTTP, their SMS and push notifications arrive.\n\n\
              \x20 database   {} (embedded SQLite)\n\
              \x20 providers  mock SMS gateway and mock FCM on {}\n\
-             \x20 server     {}\n\n",
+             \x20 server     {}\n\n\
+             Four payments are posted; the SMS gateway refuses the one of unlucky-1 twice before it \
+             takes it.\nAmounts are in the currency's minor unit.\n\n",
             stage.database.display(),
             trimmed(&stage.mock.base_url()),
             trimmed(&stage.server),
@@ -47,7 +59,7 @@ impl Screen {
         let server = trimmed(&stage.server);
         print(&format!(
             "\nThe service keeps running. Admin token: {token}\n\n\
-             Post another payment (it will be told here too):\n\
+             Post another payment; what becomes of it is told here:\n\
              \x20 curl -s {server}/payments -H 'Content-Type: application/json' -d \
              '{{\"order_id\":\"mine-1\",\"amount\":15000,\"currency\":\"KRW\",\"notifications\":\
              [{{\"channel\":\"sms\",\"to\":\"010-1234-5678\"}}]}}'\n\

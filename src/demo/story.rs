@@ -58,6 +58,7 @@ pub async fn tell(stage: &Stage, screen: &Screen) -> Result<Vec<Uuid>, DemoError
 }
 
 async fn post(stage: &Stage, screen: &Screen, sample: &Value) -> Result<Vec<Uuid>, DemoError> {
+    let _turn = screen.turn().await;
     let began = Instant::now();
     let answer = stage
         .http

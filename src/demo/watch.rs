@@ -52,6 +52,17 @@ impl Watcher {
         }
     }
 
+    /// Takes what is there already as known: with a folder of its own, the demo may find rows of an
+    /// earlier one.
+    ///
+    /// # Errors
+    /// When the outbox cannot be read.
+    pub async fn skip_the_past(&mut self) -> Result<(), DemoError> {
+        let rows = self.page().await?;
+        self.seen.extend(rows.into_iter().map(|row| (row.id, row)));
+        Ok(())
+    }
+
     /// Looks until all of `wanted` are SENT.
     ///
     /// # Errors
@@ -85,6 +96,15 @@ impl Watcher {
     }
 
     async fn look(&mut self) -> Result<(), DemoError> {
+        let screen = Arc::clone(&self.screen);
+        let _turn = screen.turn().await;
+        for row in self.page().await?.into_iter().rev() {
+            self.tell(row)?;
+        }
+        Ok(())
+    }
+
+    async fn page(&self) -> Result<Vec<Row>, DemoError> {
         let url = self
             .stage
             .server
@@ -100,10 +120,7 @@ impl Watcher {
             .error_for_status()?
             .json()
             .await?;
-        for row in page.items.into_iter().rev() {
-            self.tell(row)?;
-        }
-        Ok(())
+        Ok(page.items)
     }
 
     fn tell(&mut self, row: Row) -> Result<(), DemoError> {

@@ -1,6 +1,6 @@
 //! `POST /admin/outbox/…`: what operators change.
 
-use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use actix_web::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -175,24 +175,31 @@ async fn optional_body<T: DeserializeOwned + Default>(
         .get(CONTENT_LENGTH)
         .is_none_or(|length| length.as_bytes() == b"0")
         && !headers.contains_key(TRANSFER_ENCODING);
-    if empty || !headers.contains_key(CONTENT_TYPE) && !headers.contains_key(CONTENT_LENGTH) {
+    if empty {
         return Ok(T::default());
     }
     parse(&read_json(http, payload, &state.limits).await?)
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // serde would take an array for the fields in their order.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(malformed("the body must be a JSON object".to_owned()));
+    }
     serde_json::from_slice(body).map_err(|error| {
-        let place = format!(
+        malformed(format!(
             "line {}, column {}: not JSON of the right shape; see the description of this route",
             error.line(),
             error.column()
-        );
-        Problem::MalformedBody(vec![Fault {
-            pointer: String::new(),
-            detail: place,
-        }])
+        ))
     })
+}
+
+fn malformed(detail: String) -> Problem {
+    Problem::MalformedBody(vec![Fault {
+        pointer: String::new(),
+        detail,
+    }])
 }
 
 fn fault(pointer: &str, detail: &str) -> Problem {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix_web::dev::{Server as ActixServer, ServerHandle};
 use actix_web::middleware::DefaultHeaders;
-use actix_web::{App, HttpResponse, HttpServer, Resource, web};
+use actix_web::{App, HttpResponse, HttpServer, Resource, Route, guard, web};
 use tracing_actix_web::TracingLogger;
 
 use super::observe::RequestSpan;
@@ -37,6 +37,7 @@ pub fn bind(addr: SocketAddr, state: AppState, grace: Duration) -> io::Result<Se
         io::Error::new(error.kind(), format!("cannot listen on {addr}: {error}"))
     })?;
     let addr = listener.local_addr()?;
+    let is_administered = state.admin_token.is_some();
     let state = web::Data::new(state);
     let server = HttpServer::new(move || {
         App::new()
@@ -44,6 +45,12 @@ pub fn bind(addr: SocketAddr, state: AppState, grace: Duration) -> io::Result<Se
             .wrap(DefaultHeaders::new().add(("Cache-Control", "no-store")))
             .wrap(TracingLogger::<RequestSpan>::new())
             .configure(routes)
+            .configure(|config| {
+                // Without a token there is nothing here, not even a 405 that names methods.
+                if is_administered {
+                    admin_routes(config);
+                }
+            })
             .default_service(web::to(nothing_here))
     })
     .client_request_timeout(HEAD_TIMEOUT)
@@ -73,20 +80,29 @@ impl Server {
 fn routes(config: &mut web::ServiceConfig) {
     config
         .service(
-            only("/payments", "GET, POST")
+            only("/payments", "GET, HEAD, POST")
                 .route(web::post().to(payments::post))
-                .route(web::get().to(payments::list)),
+                .route(read().to(payments::list)),
         )
-        .service(only("/payments/{id}", "GET").route(web::get().to(payments::get)))
-        .service(only("/admin/outbox", "GET").route(web::get().to(admin::list)))
-        .service(only("/admin/outbox/stats", "GET").route(web::get().to(admin::stats)))
+        .service(only("/payments/{id}", "GET, HEAD").route(read().to(payments::get)))
+        .service(only("/health/live", "GET, HEAD").route(read().to(health::live)))
+        .service(only("/health/ready", "GET, HEAD").route(read().to(health::ready)))
+        .service(only("/metrics", "GET, HEAD").route(read().to(health::metrics)));
+}
+
+fn admin_routes(config: &mut web::ServiceConfig) {
+    config
+        .service(only("/admin/outbox", "GET, HEAD").route(read().to(admin::list)))
+        .service(only("/admin/outbox/stats", "GET, HEAD").route(read().to(admin::stats)))
         .service(only("/admin/outbox/replay", "POST").route(web::post().to(replay::replay_many)))
-        .service(only("/admin/outbox/{id}", "GET").route(web::get().to(admin::show)))
+        .service(only("/admin/outbox/{id}", "GET, HEAD").route(read().to(admin::show)))
         .service(only("/admin/outbox/{id}/replay", "POST").route(web::post().to(replay::replay)))
-        .service(only("/admin/outbox/{id}/cancel", "POST").route(web::post().to(replay::cancel)))
-        .service(only("/health/live", "GET").route(web::get().to(health::live)))
-        .service(only("/health/ready", "GET").route(web::get().to(health::ready)))
-        .service(only("/metrics", "GET").route(web::get().to(health::metrics)));
+        .service(only("/admin/outbox/{id}/cancel", "POST").route(web::post().to(replay::cancel)));
+}
+
+/// GET, and HEAD, which is GET without the body (RFC 9110, 9.3.2): the server leaves it out.
+fn read() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }
 
 /// A resource that names its methods to whoever uses another.

@@ -149,6 +149,14 @@ impl Policy {
         }
     }
 
+    /// Known to be unsent, and too late in its lease to be sent: due again at once, at no cost.
+    pub fn unsent(&self, row: &HeldRow) -> Settlement {
+        Settlement {
+            maybe_sent: false,
+            ..unchanged(row)
+        }
+    }
+
     /// A row that this version cannot read.
     pub fn unreadable(&self, row: &HeldRow, text: String) -> Settlement {
         self.failed(row, Reason::Unreadable, text)
@@ -171,11 +179,10 @@ impl Policy {
         how: Happening,
         timing: Timing,
     ) -> Settlement {
-        // An answer to a question is not a request: only an acceptance counts as an attempt.
-        let attempts = match how {
-            Happening::Accepted => row.attempts.saturating_add(1),
-            _ => row.attempts,
-        };
+        // A question is not a request. What it found was counted when it went unanswered, unless its
+        // holder died before it could count.
+        let uncounted = how == Happening::Accepted || row.lost_leases > 0;
+        let attempts = row.attempts.saturating_add(i32::from(uncounted));
         let at_first_try = attempts == 1 && row.deferrals == 0 && row.replays == 0;
         let history = (!at_first_try || how != Happening::Accepted || row.maybe_sent).then(|| {
             let mut entry = entry(row, how, attempts, Answer::default(), timing);
@@ -347,3 +354,7 @@ fn entry(
         provider_message_id: None,
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test may panic")]
+mod tests;

@@ -10,14 +10,11 @@ use super::decision::{AfterLookUp, Beginning, Policy, Timing};
 use super::held::Held;
 use crate::metrics::Metrics;
 use crate::payment::{Payload, Recipient};
-use crate::provider::{LookUp, Message, Outcome, Provider};
+use crate::provider::{LOOK_UP_TIMEOUT, LookUp, Message, Outcome, Provider};
 use crate::store::{HeldRow, Settlement};
 
 /// Spared at the end of a lease, for what comes between the last look at it and the last byte.
 const TO_SPARE: Duration = Duration::from_secs(1);
-
-/// How long a look-up may take; a lease has room for one and a request.
-pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What a try came to.
 #[derive(Debug)]
@@ -76,7 +73,11 @@ impl Courier {
         };
         if held.lease_left() < self.send_window() {
             debug!("too little is left of the lease: let go unsent");
-            return Step::Release;
+            return match known_unsent {
+                // What was just learnt must not be asked again for ever.
+                true => settle(self.policy.unsent(row)),
+                false => Step::Release,
+            };
         }
         self.send(row, &message, known_unsent).await
     }

@@ -61,6 +61,10 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.holdings.lock().remove(&self.row.id.0);
+        let mut ends = self.holdings.lock();
+        // The row may be in our hands anew, under a later lease, before this one is put down.
+        if ends.get(&self.row.id.0) == Some(&self.lease_end) {
+            ends.remove(&self.row.id.0);
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! [`janitor`] ends and removes what is old.
 
 pub mod backoff;
+mod carry;
 pub mod decision;
 pub mod delivery;
 mod engine;
@@ -14,6 +15,8 @@ pub mod janitor;
 pub mod lane;
 pub mod permits;
 pub mod recorder;
+mod running;
 pub mod settler;
 
-pub use engine::{Engine, LaneDoor, LaneStatus, Providers, RecordError, Running};
+pub use engine::{Engine, LaneDoor, LaneStatus, Providers, RecordError};
+pub use running::Running;

@@ -133,7 +133,6 @@ impl Recorder {
                 return self.commit_apart(members, began).await;
             }
             if fault.is_data() {
-                error!(%fault, "a payment cannot be recorded");
                 return refuse(members, &fault);
             }
             warn!(%fault, "cannot commit yet");
@@ -142,9 +141,28 @@ impl Recorder {
         }
     }
 
-    async fn commit_apart(&self, members: Vec<Member>, began: Instant) {
-        for member in members {
-            Box::pin(self.commit(vec![member], began)).await;
+    /// Each once, then those that failed again: one bad member costs its neighbours nothing.
+    async fn commit_apart(&self, mut members: Vec<Member>, began: Instant) {
+        while !members.is_empty() {
+            let mut failed = Vec::new();
+            for member in members {
+                if member.order.reply.is_closed() {
+                    continue;
+                }
+                let alone = vec![member];
+                match self.try_commit(&alone).await {
+                    Ok(verdicts) => self.answer(alone, verdicts, began),
+                    Err(fault) if fault.is_data() => refuse(alone, &fault),
+                    Err(fault) => {
+                        warn!(%fault, "cannot commit a payment yet");
+                        failed.extend(alone);
+                    }
+                }
+            }
+            members = failed;
+            if !members.is_empty() {
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
         }
     }
 
@@ -154,7 +172,8 @@ impl Recorder {
     }
 
     fn answer(&self, members: Vec<Member>, verdicts: Vec<Verdict>, began: Instant) {
-        self.metrics.committed(members.len());
+        let recorded = verdicts.iter().filter(|v| **v == Verdict::Recorded);
+        self.metrics.committed(recorded.count());
         let lease_end = began + self.lease.length;
         for (member, verdict) in members.into_iter().zip(verdicts) {
             if verdict == Verdict::Recorded {
@@ -194,6 +213,7 @@ impl Member {
 }
 
 fn refuse(members: Vec<Member>, fault: &StoreError) {
+    error!(%fault, "a payment cannot be recorded");
     for member in members {
         if member.order.reply.send(Err(fault.clone())).is_err() {
             debug!("the caller left before its answer");

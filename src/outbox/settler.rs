@@ -42,6 +42,8 @@ pub struct Settler {
     holder: Uuid,
     metrics: Arc<Metrics>,
     jobs: mpsc::UnboundedReceiver<Job>,
+    /// Jobs that could not be written and are tried again with the next batch.
+    kept: Vec<Job>,
 }
 
 impl Settler {
@@ -53,22 +55,38 @@ impl Settler {
             holder,
             metrics,
             jobs,
+            kept: Vec::new(),
         };
         (settler, sender)
     }
 
     /// Runs until every way to it is dropped and everything is written.
     pub async fn run(mut self) {
-        let mut batch = Vec::with_capacity(BATCH);
-        while self.jobs.recv_many(&mut batch, BATCH).await > 0 {
+        while let Some(batch) = self.next_batch().await {
             let (settles, releases): (Vec<_>, Vec<_>) =
-                batch.drain(..).partition(|job| job.settlement.is_some());
+                batch.into_iter().partition(|job| job.settlement.is_some());
             self.settle(settles).await;
             self.release(releases).await;
         }
     }
 
-    async fn release(&self, jobs: Vec<Job>) {
+    /// New jobs with those kept; after a failure not before a pause. `None` at the end.
+    async fn next_batch(&mut self) -> Option<Vec<Job>> {
+        let mut batch = Vec::with_capacity(BATCH);
+        if self.kept.is_empty() {
+            let received = self.jobs.recv_many(&mut batch, BATCH).await;
+            return (received > 0).then_some(batch);
+        }
+        tokio::time::sleep(RETRY_PAUSE).await;
+        batch.append(&mut self.kept);
+        while batch.len() < BATCH {
+            let Ok(job) = self.jobs.try_recv() else { break };
+            batch.push(job);
+        }
+        Some(batch)
+    }
+
+    async fn release(&mut self, jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;
         }
@@ -76,86 +94,73 @@ impl Settler {
             .iter()
             .map(|job| (job.held.row.id.0, job.held.row.epoch))
             .collect();
-        while let Err(fault) = self.store.release(self.holder, &rows).await {
+        if let Err(fault) = self.store.release(self.holder, &rows).await {
             warn!(%fault, rows = rows.len(), "rows cannot be released yet");
-            tokio::time::sleep(RETRY_PAUSE).await;
+            self.kept.extend(jobs);
         }
     }
 
-    async fn settle(&self, jobs: Vec<Job>) {
+    async fn settle(&mut self, mut jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;
         }
-        let mut settlements: Vec<Settlement> = jobs
-            .iter()
-            .filter_map(|job| job.settlement.as_deref().cloned())
-            .collect();
-        settlements.sort_unstable_by_key(|settlement| settlement.id);
-        let settled = match self.write(Arc::new(settlements.clone())).await {
-            Ok(settled) => settled,
-            Err(fault) => self.write_apart(&fault, &settlements).await,
-        };
-        self.metrics.settled(settled.len());
-        let lost: Vec<&Settlement> = settlements
-            .iter()
-            .filter(|settlement| !settled.contains(&settlement.id))
-            .collect();
-        if !lost.is_empty() {
-            self.look_after(&jobs, &lost).await;
-        }
-    }
-
-    /// Writes a batch, waiting out a database that is away.
-    ///
-    /// Returns an error only when the fault may lie with one member.
-    async fn write(&self, batch: Arc<Vec<Settlement>>) -> Result<HashSet<Uuid>, StoreError> {
-        loop {
-            match self.store.settle(self.holder, Arc::clone(&batch)).await {
-                Ok(settled) => return Ok(settled),
-                Err(fault) if fault.may_be_a_member() => return Err(fault),
-                Err(fault) => {
-                    warn!(%fault, outcomes = batch.len(), "outcomes cannot be written yet");
-                    tokio::time::sleep(RETRY_PAUSE).await;
+        jobs.sort_unstable_by_key(|job| job.held.row.id);
+        match self.write(&jobs).await {
+            Ok(settled) => self.done(&jobs, &settled).await,
+            Err(fault) if fault.may_be_a_member() && jobs.len() > 1 => {
+                // One bad member must not hold up its neighbours.
+                warn!(%fault, outcomes = jobs.len(), "writing a batch of outcomes one by one");
+                for job in jobs {
+                    Box::pin(self.settle(vec![job])).await;
                 }
+            }
+            Err(fault) if fault.is_data() => self.write_what_fits(&fault, jobs),
+            Err(fault) => {
+                warn!(%fault, outcomes = jobs.len(), "outcomes cannot be written yet");
+                self.kept.extend(jobs);
             }
         }
     }
 
-    /// One bad member must not hold up its neighbours: each is written by itself.
-    async fn write_apart(&self, fault: &StoreError, batch: &[Settlement]) -> HashSet<Uuid> {
-        warn!(%fault, outcomes = batch.len(), "a batch of outcomes failed: writing them one by one");
-        let mut settled = HashSet::new();
-        for settlement in batch {
-            settled.extend(self.write_one(settlement.clone()).await);
-        }
-        settled
+    async fn write(&self, jobs: &[Job]) -> Result<HashSet<Uuid>, StoreError> {
+        let settlements = jobs
+            .iter()
+            .filter_map(|job| job.settlement.as_deref().cloned())
+            .collect();
+        self.store.settle(self.holder, Arc::new(settlements)).await
     }
 
-    async fn write_one(&self, mut settlement: Settlement) -> HashSet<Uuid> {
-        loop {
-            match self.write(Arc::new(vec![settlement.clone()])).await {
-                Ok(settled) => return settled,
-                Err(fault) if fault.is_data() && settlement.provider_message_id.is_some() => {
-                    // An acceptance is a fact, even under an id that the provider gave twice.
-                    error!(%fault, outbox.id = %settlement.id, "written without the provider's id");
+    async fn done(&self, jobs: &[Job], settled: &HashSet<Uuid>) {
+        self.metrics.settled(settled.len());
+        let unwritten: Vec<&Job> = jobs
+            .iter()
+            .filter(|job| !settled.contains(&job.held.row.id.0))
+            .collect();
+        if !unwritten.is_empty() {
+            self.look_after(&unwritten).await;
+        }
+    }
+
+    /// An acceptance is a fact, even under an id that the provider gave twice: it is written
+    /// without. Anything else that is refused heals when its lease ends.
+    fn write_what_fits(&mut self, fault: &StoreError, jobs: Vec<Job>) {
+        for mut job in jobs {
+            let id = job.held.row.id.0;
+            match &mut job.settlement {
+                Some(settlement) if settlement.provider_message_id.is_some() => {
+                    error!(%fault, outbox.id = %id, "written without the provider's id");
                     settlement.provider_message_id = None;
                     settlement.last_error = Some("the provider gave its id twice".to_owned());
+                    self.kept.push(job);
                 }
-                Err(fault) if fault.is_data() => {
-                    error!(%fault, outbox.id = %settlement.id, "an outcome cannot be written");
-                    return HashSet::new();
-                }
-                Err(fault) => {
-                    warn!(%fault, outbox.id = %settlement.id, "an outcome cannot be written yet");
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
+                _ => error!(%fault, outbox.id = %id, "an outcome cannot be written"),
             }
         }
     }
 
     /// Outcomes that wrote nothing: ours of an earlier try whose answer was lost, or a lost lease.
-    async fn look_after(&self, jobs: &[Job], unwritten: &[&Settlement]) {
-        let ids: Vec<Uuid> = unwritten.iter().map(|settlement| settlement.id).collect();
+    async fn look_after(&self, unwritten: &[&Job]) {
+        let ids: Vec<Uuid> = unwritten.iter().map(|job| job.held.row.id.0).collect();
         let standings = match self.store.standing(&ids).await {
             Ok(standings) => standings,
             Err(fault) => {
@@ -163,36 +168,32 @@ impl Settler {
                 return;
             }
         };
-        for settlement in unwritten {
-            let standing = standings.iter().find(|row| row.id.0 == settlement.id);
-            if standing.is_some_and(|standing| is_ours(standing, settlement)) {
+        for job in unwritten {
+            let Some(settlement) = &job.settlement else {
                 continue;
-            }
-            self.metrics.lease_lost();
-            warn!(
-                outbox.id = %settlement.id,
-                outcome = %settlement.status,
-                "the lease was lost: the row belongs to another holder now"
-            );
-            let job = jobs.iter().find(|job| job.held.row.id.0 == settlement.id);
-            if let (Some(job), true) = (job, standing.is_some()) {
-                self.remember(job, settlement).await;
+            };
+            let standing = standings.iter().find(|row| row.id == job.held.row.id);
+            if !standing.is_some_and(|standing| is_ours(standing, settlement)) {
+                self.lease_lost(job, settlement, standing.is_some()).await;
             }
         }
     }
 
-    async fn remember(&self, job: &Job, settlement: &Settlement) {
+    async fn lease_lost(&self, job: &Job, settlement: &Settlement, row_is_there: bool) {
+        self.metrics.lease_lost();
+        let id = settlement.id;
+        let outcome = settlement.status;
+        warn!(outbox.id = %id, %outcome, "the lease was lost: the row belongs to another now");
+        if !row_is_there {
+            return;
+        }
+        let provider = &job.held.row.provider;
         let remembered = self
             .store
-            .remember_lost_lease(
-                settlement.id,
-                settlement.epoch,
-                settlement.attempts,
-                &job.held.row.provider,
-            )
+            .remember_lost_lease(id, settlement.epoch, settlement.attempts, provider)
             .await;
         if let Err(fault) = remembered {
-            warn!(%fault, outbox.id = %settlement.id, "the lost lease is not in the history");
+            warn!(%fault, outbox.id = %id, "the lost lease is not in the history");
         }
     }
 }

@@ -63,6 +63,10 @@ pub enum RejectReason {
     RecipientOptedOut,
 }
 
+/// How long a question about an earlier request may take: a lease leaves this much room beside the
+/// request itself.
+pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// What an attempt to send came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {

@@ -44,7 +44,19 @@ macro_rules! in_transaction {
                 let _backend = std::marker::PhantomData::<Db>;
                 let mut loan = sqlite.writer().await?;
                 let $now = sqlite.now();
-                loan.immediate_transaction(async |$conn| $body).await
+                // A full disk makes the ROLLBACK fail as well: the first fault is the true one.
+                let mut fault = None;
+                let outcome = loan
+                    .immediate_transaction(async |$conn| {
+                        let outcome = async { $body }.await;
+                        fault = outcome.as_ref().err().cloned();
+                        outcome
+                    })
+                    .await;
+                match (outcome, fault) {
+                    (Err(_), Some(fault)) => Err(fault),
+                    (outcome, _) => outcome,
+                }
             }
             $crate::store::Database::Postgres(postgres) => {
                 type Db = diesel::pg::Pg;

@@ -6,13 +6,14 @@ use diesel_async::pooled_connection::{PoolError as SetupError, deadpool::PoolErr
 /// A failed call to the database. Texts name no value of any row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It could not be reached, or not in time; the call may have taken effect.
-    #[error("the database cannot be reached in time: {0}")]
+    /// It could not be reached, not in time, or takes no writes now (a full disk, a read-only
+    /// session, a deadlock); the call may have taken effect.
+    #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// It refuses these very data; repeating is useless.
     #[error("the database refused the data: {0}")]
     Data(String),
-    /// It answered with an error that may pass (a deadlock, a full disk, a read-only session).
+    /// It answered with an error that has no better name; it may pass.
     #[error("the database answered with an error: {0}")]
     Failed(String),
     /// Its schema could not be brought up to date.
@@ -73,9 +74,33 @@ fn of_kind(kind: &DatabaseErrorKind, message: String) -> StoreError {
         | Kind::CheckViolation
         | Kind::ExclusionViolation
         | Kind::RestrictViolation => StoreError::Data(message),
-        Kind::UnableToSendCommand | Kind::ClosedConnection => StoreError::Unavailable(message),
+        Kind::UnableToSendCommand
+        | Kind::ClosedConnection
+        | Kind::ReadOnlyTransaction
+        | Kind::SerializationFailure => StoreError::Unavailable(message),
+        _ if is_the_databases(&message) => StoreError::Unavailable(message),
         _ => StoreError::Failed(message),
     }
+}
+
+/// Errors that diesel gives no kind, and that say something about the database, not about a row.
+/// One that is missed here costs a batch its company, nothing more.
+fn is_the_databases(message: &str) -> bool {
+    // SQLite's texts are fixed (sqlite3ErrStr); PostgreSQL's are those of an English server.
+    const TEXTS: [&str; 11] = [
+        "database is locked",
+        "database table is locked",
+        "database or disk is full",
+        "attempt to write a readonly database",
+        "disk I/O error",
+        "unable to open database file",
+        "deadlock detected",
+        "canceling statement due to",
+        "terminating connection",
+        "the database system is",
+        "could not",
+    ];
+    TEXTS.iter().any(|text| message.starts_with(text))
 }
 
 impl From<PoolError> for StoreError {

@@ -11,6 +11,9 @@ mod filter;
 mod migrations;
 mod operate;
 mod payments;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+mod plan_tests;
 mod postgres;
 mod read;
 mod rows;

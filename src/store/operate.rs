@@ -1,5 +1,6 @@
 //! What operators do to rows: replay, cancel, and the release of rows that were not sent.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use diesel::prelude::*;
@@ -89,6 +90,16 @@ impl Replayable {
         }
     }
 
+    /// Due now; but not while a request of a holder may be out, and not before the provider can be
+    /// asked about one.
+    fn due_after_replay(&self, now: Moment) -> Moment {
+        if self.maybe_sent || self.lease_left(now).is_some() {
+            self.processable_after.max(now)
+        } else {
+            now
+        }
+    }
+
     /// The provider must not take a message of known outcome for the earlier one. One that it may
     /// have got keeps its reference, so that it can be asked about.
     fn next_reference(&self) -> String {
@@ -120,12 +131,7 @@ macro_rules! apply {
             .filter(outbox::status.eq(&row.status));
         let (happening, changed) = match $change {
             Change::Replay { .. } => {
-                let due = row.processable_after.max($now_moment);
-                let due = if row.lease_left($now_moment).is_some() {
-                    due
-                } else {
-                    $now_moment
-                };
+                let due = row.due_after_replay($now_moment);
                 let changed = diesel::update(same_row)
                     .set((
                         outbox::status.eq(Status::Pending.as_str()),
@@ -269,23 +275,28 @@ impl Store {
     /// # Errors
     /// Any of the database; the rows may have been released all the same.
     pub async fn release(&self, holder: Uuid, rows: &[(Uuid, i64)]) -> Result<(), StoreError> {
-        let mut ids: Vec<Id> = rows.iter().map(|(id, _)| Id(*id)).collect();
-        ids.sort_unstable();
-        // An epoch that rose since means another holder, whose name the row then carries.
+        let mut by_epoch: BTreeMap<i64, Vec<Id>> = BTreeMap::new();
+        for (id, epoch) in rows {
+            by_epoch.entry(*epoch).or_default().push(Id(*id));
+        }
         in_transaction!(self, |conn, now| {
-            diesel::update(
-                outbox::table
-                    .filter(outbox::id.eq_any(&ids))
-                    .filter(outbox::status.eq(Status::Pending.as_str()))
-                    .filter(outbox::claimed_by.eq(Some(Id(holder)))),
-            )
-            .set((
-                outbox::claimed_by.eq(None::<Id>),
-                outbox::processable_after.eq(now),
-                outbox::updated_at.eq(now),
-            ))
-            .execute(conn)
-            .await?;
+            for (epoch, ids) in &mut by_epoch {
+                ids.sort_unstable();
+                diesel::update(
+                    outbox::table
+                        .filter(outbox::id.eq_any(&*ids))
+                        .filter(outbox::status.eq(Status::Pending.as_str()))
+                        .filter(outbox::epoch.eq(*epoch))
+                        .filter(outbox::claimed_by.eq(Some(Id(holder)))),
+                )
+                .set((
+                    outbox::claimed_by.eq(None::<Id>),
+                    outbox::processable_after.eq(now),
+                    outbox::updated_at.eq(now),
+                ))
+                .execute(conn)
+                .await?;
+            }
             Ok::<(), StoreError>(())
         })
     }

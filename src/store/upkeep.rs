@@ -24,6 +24,9 @@ pub struct Sweep {
     pub channels: Vec<Channel>,
     /// No row of ours is ever due later than this from now.
     pub latest_due: Duration,
+    /// A row that was tried less than this ago is not asked about yet: its request may still be on
+    /// its way, and "never seen" would prove nothing.
+    pub askable_after: Duration,
 }
 
 /// Ends pending rows in one way, keeping what a provider said last.
@@ -33,6 +36,8 @@ macro_rules! fail {
             .set((
                 outbox::status.eq(Status::Failed.as_str()),
                 outbox::reason.eq($reason.as_str()),
+                // A name on the row: its holder may have sent it, and a replay must ask first.
+                outbox::maybe_sent.eq(outbox::maybe_sent.or(outbox::claimed_by.is_not_null())),
                 outbox::claimed_by.eq(None::<Id>),
                 outbox::next_retry_at.eq(None::<Moment>),
                 outbox::last_error.eq(case_when(
@@ -73,6 +78,7 @@ impl Store {
             ended += fail!(conn, unaskable, Reason::OutcomeUnknown, text, now);
             let askable = overdue()
                 .filter(outbox::processable_after.gt(now))
+                .filter(outbox::updated_at.le(now.minus(sweep.askable_after)))
                 .filter(outbox::claimed_by.is_null());
             diesel::update(askable)
                 .set((

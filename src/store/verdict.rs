@@ -20,7 +20,8 @@ pub struct Known {
     response: Vec<u8>,
 }
 
-type KnownColumns = (
+/// What a [`Known`] is read from.
+pub type KnownColumns = (
     payments::id,
     payments::client,
     payments::idempotency_key,

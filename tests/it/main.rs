@@ -9,14 +9,34 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod api_admin;
+mod api_admin_changes;
+mod api_bad_input;
+mod api_clients;
+mod api_health;
+mod api_idempotency;
+mod api_payments;
+mod api_protocol;
+mod command_line;
 mod crash;
 mod isolation;
-mod outages;
+mod logs;
+mod metrics;
+mod outage;
+mod panics;
 mod poison;
+mod provider_outages;
 mod retention;
 mod shutdown;
 mod smoke;
+mod store_claim;
+mod store_migrate;
+mod store_operate;
+mod store_record;
+mod store_settle;
+mod store_upkeep;
 mod support;
+mod tls;
 mod two_instances;
 mod unknown_outcomes;
 mod waits;

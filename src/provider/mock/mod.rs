@@ -57,7 +57,7 @@ impl Mock {
     ///
     /// # Errors
     ///
-    /// When the address cannot be bound.
+    /// When the address cannot be bound, with the address.
     ///
     /// # Panics
     ///
@@ -70,7 +70,7 @@ impl Mock {
     ///
     /// # Errors
     ///
-    /// When the address cannot be bound.
+    /// When the address cannot be bound, with the address.
     ///
     /// # Panics
     ///
@@ -85,7 +85,10 @@ impl Mock {
             // A client that has left is noticed at once, and nothing is stored for it.
             .h1_allow_half_closed(false)
             .disable_signals()
-            .bind(bind)?;
+            .bind(bind)
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen on {bind}: {error}"))
+            })?;
         let addr = server.addrs().first().copied().unwrap_or(bind);
         let server = server.run();
         let handle = server.handle();

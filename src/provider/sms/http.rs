@@ -1,7 +1,6 @@
 //! The generic SMS gateway: one JSON POST a message, and a look-up by our reference.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
@@ -11,11 +10,7 @@ use url::Url;
 
 use crate::provider::client::{Client, Failure, Reply, endpoint, message_id};
 use crate::provider::redact::Redactor;
-use crate::provider::{LookUp, Message, Outcome, Provider, RejectReason};
-
-/// How long a question about an earlier request may take. The lease leaves this much room beside
-/// the send itself.
-pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
+use crate::provider::{LOOK_UP_TIMEOUT, LookUp, Message, Outcome, Provider, RejectReason};
 
 /// Where the gateway is and who we are to it.
 #[derive(Debug, Clone)]

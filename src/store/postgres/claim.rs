@@ -41,9 +41,9 @@ RETURNING o.id, o.payment_id, o.event_type, o.provider, o.recipient, o.payload, 
     };
 }
 
-/// The statement whose plan a test looks at.
+/// The statements whose plans a test looks at.
 pub(in crate::store) const CLAIM: &str = claim_sql!("lost_leases < 2");
-const CLAIM_SUSPECT: &str = claim_sql!("lost_leases >= 2");
+pub(in crate::store) const CLAIM_SUSPECT: &str = claim_sql!("lost_leases >= 2");
 
 statement! {
     /// Claims rows that nothing speaks against.

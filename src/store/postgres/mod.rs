@@ -24,7 +24,10 @@ use crate::config::{DatabaseConfig, PostgresUrl};
 use tls::Connector;
 
 #[cfg(test)]
-pub(super) use claim::CLAIM;
+pub(super) use {
+    claim::{CLAIM, CLAIM_SUSPECT},
+    record::stored,
+};
 
 /// The server.
 pub struct PostgresStore {

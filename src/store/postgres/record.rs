@@ -1,5 +1,6 @@
 //! A batch of payments in one statement: what its INSERT did not take is a repeat, looked up after.
 
+use diesel::dsl::auto_type;
 use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Integer, Nullable, Text};
@@ -9,7 +10,7 @@ use crate::payment::PAYLOAD_VERSION;
 use crate::store::schema::payments;
 use crate::store::sql_types::{Id, Moment, MomentSql, UuidSql};
 use crate::store::statement::statement;
-use crate::store::verdict::{Known, Verdicts};
+use crate::store::verdict::{Known, KnownColumns, Verdicts};
 use crate::store::{Lease, NewPayment, Verdict};
 
 // ON CONFLICT names no target: it covers the id (our own first try, whose answer was lost) and the
@@ -155,18 +156,27 @@ pub async fn record(
 }
 
 async fn known(conn: &mut AsyncPgConnection, missing: &[&NewPayment]) -> QueryResult<Vec<Known>> {
-    let ids: Vec<Id> = missing.iter().map(|new| Id(new.payment.id)).collect();
-    let keys: Vec<&str> = missing
+    let ids = missing.iter().map(|new| Id(new.payment.id)).collect();
+    let (clients, keys) = missing
         .iter()
-        .filter_map(|new| new.idempotency.as_ref().map(|i| i.key.as_str()))
-        .collect();
+        .filter_map(|new| {
+            let idempotency = new.idempotency.as_ref()?;
+            Some((new.payment.client.clone(), idempotency.key.clone()))
+        })
+        .unzip();
+    stored(ids, clients, keys).load(conn).await
+}
+
+/// Payments by id, or by any pair of client and key. Naming the clients, of whom there are few, is
+/// what lets the key's index serve.
+#[auto_type(no_type_alias)]
+pub(in crate::store) fn stored(ids: Vec<Id>, clients: Vec<String>, keys: Vec<String>) -> _ {
+    let columns: KnownColumns = Known::columns();
     payments::table
         .filter(
-            payments::id
-                .eq_any(ids)
-                .or(payments::idempotency_key.eq_any(keys).assume_not_null()),
+            payments::id.eq_any(ids).or(payments::client
+                .eq_any(clients)
+                .and(payments::idempotency_key.eq_any(keys).assume_not_null())),
         )
-        .select(Known::columns())
-        .load(conn)
-        .await
+        .select(columns)
 }

@@ -41,11 +41,6 @@ impl Connector {
             .keepalives_retries(3)
             .tcp_user_timeout(timeout.saturating_mul(2))
             .application_name("paybell");
-        config.ssl_mode(match url.ssl_mode {
-            SslMode::Disable => tokio_postgres::config::SslMode::Disable,
-            SslMode::Prefer => tokio_postgres::config::SslMode::Prefer,
-            _ => tokio_postgres::config::SslMode::Require,
-        });
         let tls = match url.ssl_mode {
             SslMode::Disable => None,
             mode => Some(MakeRustlsConnect::new(client_config(mode, &url.root_cert)?)),

@@ -5,6 +5,7 @@ use diesel::dsl::{auto_type, sql};
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 
+use super::immediately;
 use crate::payment::PAYLOAD_VERSION;
 use crate::store::schema::outbox;
 use crate::store::sql_types::{Id, Moment, Now};
@@ -67,7 +68,7 @@ struct Due {
 
 /// Claims due rows for their new holder.
 pub fn claim(conn: &mut SqliteConnection, claim: &Claim, now: Now) -> QueryResult<Vec<HeldRow>> {
-    conn.immediate_transaction(|conn| {
+    immediately(conn, |conn| {
         let found: Vec<Due> = due(claim, now).select(Due::as_select()).load(conn)?;
         found
             .into_iter()

@@ -43,7 +43,7 @@ impl SqliteStore {
     /// Opens (or makes) the file.
     ///
     /// # Errors
-    /// When it cannot be opened, with its path.
+    /// When it cannot be opened.
     pub async fn open(path: &Path, config: &DatabaseConfig) -> Result<Self, StoreError> {
         let url = path.display().to_string();
         let store = Self {
@@ -51,10 +51,7 @@ impl SqliteStore {
             readers: pool(&url, READERS, config.timeout)?,
             clock: Clock::start(),
         };
-        let opened = store.writer().await.map_err(|error| {
-            StoreError::Unavailable(format!("cannot open the SQLite file {url}: {error}"))
-        })?;
-        drop(opened);
+        drop(store.writer().await?);
         Ok(store)
     }
 
@@ -130,6 +127,27 @@ fn pool(url: &str, size: usize, timeout: Duration) -> Result<Pool<Connection>, S
         .map_err(|error| StoreError::Failed(error.to_string()))
 }
 
+/// Runs work in one immediate transaction.
+///
+/// A full disk makes SQLite roll back by itself; the ROLLBACK that follows then fails, and its
+/// error must not stand in for the true one. The pool replaces such a connection.
+fn immediately<R>(
+    conn: &mut SqliteConnection,
+    work: impl FnOnce(&mut SqliteConnection) -> QueryResult<R>,
+) -> QueryResult<R> {
+    let mut fault = None;
+    let outcome = conn.immediate_transaction(|conn| {
+        work(conn).map_err(|error| {
+            fault = Some(error);
+            diesel::result::Error::RollbackTransaction
+        })
+    });
+    match (outcome, fault) {
+        (Err(_), Some(fault)) => Err(fault),
+        (outcome, _) => outcome,
+    }
+}
+
 /// Durability is SQLite's strictest: an answered payment survives the loss of power.
 async fn connect(url: &str, timeout: Duration) -> ConnectionResult<Connection> {
     let mut conn = Connection::establish(url).await?;
@@ -143,3 +161,7 @@ async fn connect(url: &str, timeout: Duration) -> ConnectionResult<Connection> {
         .map_err(ConnectionError::CouldntSetupConfiguration)?;
     Ok(conn)
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod session_tests;

@@ -3,6 +3,7 @@
 use diesel::SqliteConnection;
 use diesel::prelude::*;
 
+use super::immediately;
 use crate::payment::{PAYLOAD_VERSION, Status};
 use crate::store::schema::{outbox, payments};
 use crate::store::sql_types::{Id, Moment, Now};
@@ -16,7 +17,7 @@ pub fn record(
     lease: &Lease,
     now: Now,
 ) -> QueryResult<Vec<Verdict>> {
-    conn.immediate_transaction(|conn| {
+    immediately(conn, |conn| {
         let mut recorded = Vec::with_capacity(batch.len());
         for new in batch {
             if insert_payment(conn, new)? {

@@ -6,6 +6,7 @@ use diesel::SqliteConnection;
 use diesel::prelude::*;
 use uuid::Uuid;
 
+use super::immediately;
 use crate::payment::{Happening, Status};
 use crate::store::schema::{attempts, outbox};
 use crate::store::sql_types::{Id, Now};
@@ -18,7 +19,7 @@ pub fn settle(
     batch: &[Settlement],
     now: Now,
 ) -> QueryResult<HashSet<Uuid>> {
-    conn.immediate_transaction(|conn| {
+    immediately(conn, |conn| {
         let mut settled = HashSet::with_capacity(batch.len());
         for settlement in batch {
             if settle_one(conn, holder, settlement, now)? {

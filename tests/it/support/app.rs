@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::database::Database;
+use super::http::Answer;
 use super::wait::until;
 
 /// Opens the admin routes of every test's app.
@@ -107,6 +108,16 @@ impl TestApp {
 
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
+    }
+
+    /// GET without credentials.
+    pub async fn get(&self, path: &str) -> Answer {
+        Answer::to(self.http.get(self.url(path))).await
+    }
+
+    /// GET with the admin token.
+    pub async fn admin_get(&self, path: &str) -> Answer {
+        Answer::to(self.http.get(self.url(path)).bearer_auth(ADMIN_TOKEN)).await
     }
 
     /// POST /payments with a JSON body.

@@ -58,13 +58,74 @@ impl Database {
 
     /// Runs SQL beside the service, as an operator at the database's own prompt would.
     pub async fn execute(&self, sql: &str) {
+        self.session().await.execute(sql).await;
+    }
+
+    /// A session beside the service that stays open, for example to hold a lock.
+    pub async fn session(&self) -> Session {
+        if self.is_sqlite() {
+            Session::Sqlite(self.sqlite_connection().await)
+        } else {
+            Session::Postgres(Box::new(
+                AsyncPgConnection::establish(&self.url).await.unwrap(),
+            ))
+        }
+    }
+
+    /// Ends every connection to a PostgreSQL database and lets in no other, as an outage does.
+    pub async fn cut_off(&self) {
+        let name = self.name();
+        let mut conn = AsyncPgConnection::establish(cluster().as_str())
+            .await
+            .unwrap();
+        // Each on its own: a transaction would show the new rule only at its end.
+        for sql in [
+            format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"),
+            format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            ),
+        ] {
+            conn.batch_execute(&sql).await.unwrap();
+        }
+    }
+
+    /// Ends [`Self::cut_off`].
+    pub async fn let_in(&self) {
+        let sql = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name());
+        let mut conn = AsyncPgConnection::establish(cluster().as_str())
+            .await
+            .unwrap();
+        conn.batch_execute(&sql).await.unwrap();
+    }
+
+    fn name(&self) -> &str {
+        assert!(!self.is_sqlite(), "a file cannot be cut off");
+        let (_, name) = self.url.rsplit_once('/').unwrap();
+        name
+    }
+
+    /// Moves a column of moments into the past on every row of a table.
+    pub async fn make_older(&self, table: &str, column: &str, hours: u32) {
+        let back = if self.is_sqlite() {
+            format!("{column} - {hours} * 3600000000")
+        } else {
+            format!("{column} - interval '{hours} hours'")
+        };
+        self.execute(&format!("UPDATE {table} SET {column} = {back}"))
+            .await;
+    }
+
+    /// Keeps everybody else from writing until the lock is let go.
+    pub async fn hold_writes_back(&self) -> WriteLock {
         if self.is_sqlite() {
             let mut conn = self.sqlite_connection().await;
-            conn.batch_execute(sql).await.unwrap();
-        } else {
-            let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
-            conn.batch_execute(sql).await.unwrap();
+            conn.batch_execute("BEGIN IMMEDIATE").await.unwrap();
+            return WriteLock::Sqlite(conn);
         }
+        let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
+        let lock = "BEGIN; LOCK TABLE payments, outbox IN EXCLUSIVE MODE";
+        conn.batch_execute(lock).await.unwrap();
+        WriteLock::Postgres(Box::new(conn))
     }
 
     /// An SQL expression for a moment that many hours from the database's now.
@@ -98,21 +159,59 @@ impl Database {
 
     /// One number of the first column of the first row.
     pub async fn number(&self, sql: &str) -> i64 {
+        self.text(sql).await.parse().expect("not a number")
+    }
+
+    /// The one value that a query gives, as text.
+    pub async fn text(&self, sql: &str) -> String {
         use diesel_async::RunQueryDsl;
         #[derive(diesel::QueryableByName)]
-        struct Number {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
-            n: i64,
+        struct Value {
+            #[diesel(sql_type = diesel::sql_types::Text)]
+            value: String,
         }
-        let sql = format!("SELECT CAST(({sql}) AS bigint) AS n");
-        let row: Number = if self.is_sqlite() {
+        let sql = format!("WITH t(v) AS ({sql}) SELECT CAST(v AS text) AS value FROM t");
+        let row: Value = if self.is_sqlite() {
             let mut conn = self.sqlite_connection().await;
             diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
         } else {
             let mut conn = AsyncPgConnection::establish(&self.url).await.unwrap();
             diesel::sql_query(sql).get_result(&mut conn).await.unwrap()
         };
-        row.n
+        row.value
+    }
+}
+
+/// A session of an operator.
+pub enum Session {
+    Sqlite(SyncConnectionWrapper<SqliteConnection>),
+    Postgres(Box<AsyncPgConnection>),
+}
+
+impl Session {
+    /// Runs SQL in it.
+    pub async fn execute(&mut self, sql: &str) {
+        let done = match self {
+            Self::Sqlite(conn) => conn.batch_execute(sql).await,
+            Self::Postgres(conn) => conn.batch_execute(sql).await,
+        };
+        done.unwrap();
+    }
+}
+
+/// See [`Database::hold_writes_back`].
+pub enum WriteLock {
+    Sqlite(SyncConnectionWrapper<SqliteConnection>),
+    Postgres(Box<AsyncPgConnection>),
+}
+
+impl WriteLock {
+    /// Ends it.
+    pub async fn let_go(self) {
+        match self {
+            Self::Sqlite(mut conn) => conn.batch_execute("ROLLBACK").await.unwrap(),
+            Self::Postgres(mut conn) => conn.batch_execute("ROLLBACK").await.unwrap(),
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! What the tests share: databases, the app in this process, the binary in its own.
 
 pub mod app;
+pub mod books;
 pub mod client;
+pub mod cluster;
+pub mod command;
 pub mod database;
+pub mod http;
 pub mod load;
 pub mod process;
 pub mod wait;

@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;

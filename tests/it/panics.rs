@@ -1,6 +1,5 @@
-//! A provider that cannot be reached at all, and parts of ours that break.
+//! Bugs of ours: what panics takes nothing else along.
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,74 +9,15 @@ use paybell::config::{Config, Env};
 use paybell::metrics::Metrics;
 use paybell::outbox::Running;
 use paybell::payment::Channel;
-use paybell::provider::mock::{Mock, Target};
+use paybell::provider::mock::Mock;
 use paybell::provider::{LookUp, Message, Outcome, Provider};
 use paybell::store::Store;
 use tokio::time::Instant;
 
-use crate::support::app::{Settings, TestApp, notification};
-use crate::support::client::outcomes;
-use crate::support::load::{all_sent, one_sms};
+use crate::support::app::{Settings, TestApp};
+use crate::support::load::{all_sent, nobodys_address, one_sms};
 use crate::support::on_both_databases;
 use crate::support::wait::until;
-
-/// An address on which nobody listens.
-fn nobodys_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
-
-async fn has_waited(app: &TestApp, id: &str) {
-    until("the row waits", Duration::from_secs(10), async || {
-        let row = app.row(id).await;
-        let error = row["last_error"]
-            .as_str()
-            .is_some_and(|error| error.contains("connect"));
-        (error && row["deferrals"].as_i64() >= Some(2)).then_some(())
-    })
-    .await;
-}
-
-on_both_databases! {
-    /// A gateway that refuses connections costs no attempt, and gets its message once it is up.
-    async fn a_refused_connection_is_waited_out(database: Database) {
-        let address = nobodys_address();
-        let app = TestApp::start_with(database, |settings| {
-            settings
-                .with("SMS_BASE_URL", format!("http://{address}/sms"))
-                .with("BACKOFF_MAX_MS", 500)
-        })
-        .await;
-        let id = notification(&app.pay(&one_sms(0)).await, 0);
-        has_waited(&app, &id).await;
-        let gateway = Mock::start(address).unwrap();
-        let row = app.row_in(&id, "SENT").await;
-        assert_eq!(row["attempts"], 1);
-        assert_eq!(outcomes(&row), ["deferred", "accepted"]);
-        assert_eq!((gateway.requests(Target::Sms), gateway.messages().len()), (1, 1));
-    }
-}
-
-on_both_databases! {
-    /// A host name that does not resolve is waited out too; mended, the row is sent.
-    async fn a_name_that_does_not_resolve_is_waited_out(database: Database) {
-        let app = TestApp::start_with(database.clone(), |settings| {
-            // RFC 6761: no such name, ever.
-            settings.with("SMS_BASE_URL", "http://gateway.invalid/sms")
-        })
-        .await;
-        let id = notification(&app.pay(&one_sms(0)).await, 0);
-        has_waited(&app, &id).await;
-        let row = app.row(&id).await;
-        assert_eq!((&row["status"], &row["attempts"]), (&"PENDING".into(), &0.into()));
-        let (ended, mock) = app.stop().await;
-        ended.unwrap();
-        let settings = Settings::new(&database, &mock);
-        let app = TestApp::start_over(database, mock, settings).await;
-        app.row_in(&id, "SENT").await;
-        assert_eq!(app.mock.messages().len(), 1);
-    }
-}
 
 /// Panics on its first message, and takes every other.
 #[derive(Default)]
@@ -113,9 +53,8 @@ on_both_databases! {
             settings.with("SMS_BASE_URL", down).with("BACKOFF_BASE_MS", 60_000)
         })
         .await;
-        let mut ids = Vec::new();
         for n in 0..ROWS {
-            ids.push(notification(&app.pay(&one_sms(n)).await, 0));
+            app.pay(&one_sms(n)).await;
         }
         let waiting = "SELECT count(*) FROM outbox WHERE deferrals = 1";
         until("all rows wait", Duration::from_secs(5), async || {
