@@ -8,6 +8,7 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -20,6 +21,11 @@ use crate::terminal::write_out;
 const FAILURE: u8 = 1;
 /// Bad usage or configuration; clap's own code for usage.
 const BAD_CONFIGURATION: u8 = 2;
+
+/// How long a command that is through waits for what its threads still do. Enough to close a
+/// database in order; a SQLite call that waits for somebody else's lock would keep the process up
+/// beyond its grace.
+const LINGER: Duration = Duration::from_millis(250);
 
 /// Payment notifications that arrive.
 ///
@@ -91,7 +97,9 @@ pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    Ok(runtime.block_on(future))
+    let output = runtime.block_on(future);
+    runtime.shutdown_timeout(LINGER);
+    Ok(output)
 }
 
 /// Reports a failure while running: one line, exit code 1.
