@@ -196,3 +196,33 @@ on_both_databases! {
         assert_eq!(ended.code, Some(1));
     }
 }
+
+on_both_databases! {
+    /// A database that takes no writes keeps nobody up: the stop ends in time and says by its code
+    /// that something was not written, which the next instance finds out from the gateway.
+    async fn a_stop_without_its_database_ends_in_time(database: Database) {
+        let mock = mock();
+        let slow = Behavior { latency_ms: 300, times: Some(1), ..Behavior::default() };
+        mock.set_behavior(Target::Sms, slow).unwrap();
+        let settings = Settings::new(&database, &mock)
+            .with("OUTBOX_LEASE_SECS", 600)
+            .with("SHUTDOWN_GRACE_SECS", 3);
+        let process = Process::serve(&settings).await;
+        let answer = process.client().pay(&one_sms(0)).await;
+        let lock = database.hold_writes_back().await;
+        assert!(mock.wait_for(1, Duration::from_secs(2)).await.is_some());
+        let began = Instant::now();
+        process.signal("TERM");
+        let Ended { code, log } = process.ended(Duration::from_secs(15)).await;
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(4), "it took {took:?}");
+        assert_eq!(code, Some(1), "{log:#?}");
+
+        lock.let_go().await;
+        database.make_all_due().await;
+        let next = Process::serve(&settings).await;
+        let row = next.client().row_in(&notification(&answer, 0), "SENT").await;
+        assert_eq!(outcomes(&row), ["found_on_lookup"]);
+        assert_eq!(mock.messages().len(), 1);
+    }
+}
