@@ -154,3 +154,9 @@ pub fn mock() -> Arc<RunningMock> {
     let mock = paybell::provider::mock::Mock::start(([127, 0, 0, 1], 0).into());
     Arc::new(mock.unwrap())
 }
+
+/// An address on which nobody listens.
+pub fn nobodys_address() -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
