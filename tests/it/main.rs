@@ -9,5 +9,6 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod bounds;
 mod smoke;
 mod support;
