@@ -59,13 +59,15 @@ impl Gate {
             Admission::Wait(until) => return Knock::NotBefore(until),
             Admission::Probing => return Knock::Later,
         };
-        let permits = self.permits.take(door, wanted, least, other_waits);
-        if permits.is_empty() {
-            return Knock::Later;
-        }
-        let tokens = self.throttle.take(permits.len());
+        // Tokens first: a permit that comes back rings the lane, which would knock again at once.
+        let tokens = self.throttle.take(wanted);
         if tokens.is_empty() {
             return Knock::NotBefore(now + self.throttle.period());
+        }
+        let least = least.min(tokens.len());
+        let permits = self.permits.take(door, tokens.len(), least, other_waits);
+        if permits.is_empty() {
+            return Knock::Later;
         }
         let mut probe = probe;
         let pass = |(permit, token)| Pass {
