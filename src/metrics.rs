@@ -63,6 +63,7 @@ pub struct Metrics {
     oldest_due: Gauge<f64, AtomicU64>,
     queue_depth: Family<ChannelLabels, Gauge>,
     permits_in_use: Family<ChannelLabels, Gauge>,
+    breaker: Family<ChannelLabels, Gauge>,
     since_poll: Family<ChannelLabels, Gauge<f64, AtomicU64>>,
     lanes: Mutex<Vec<Arc<LaneMetrics>>>,
 }
@@ -92,6 +93,7 @@ impl Metrics {
             oldest_due: Gauge::default(),
             queue_depth: Family::default(),
             permits_in_use: Family::default(),
+            breaker: Family::default(),
             since_poll: Family::default(),
             lanes: Mutex::default(),
         };
@@ -168,6 +170,11 @@ impl Metrics {
             self.permits_in_use.clone(),
         );
         r.register(
+            "lane_breaker",
+            "0 closed, 1 a probe is out, 2 open",
+            self.breaker.clone(),
+        );
+        r.register(
             "lane_seconds_since_last_poll",
             "Time since the scheduler last asked the database successfully",
             self.since_poll.clone(),
@@ -179,6 +186,7 @@ impl Metrics {
         let lane = Arc::new(LaneMetrics {
             channel,
             permits_in_use: AtomicI64::new(0),
+            breaker: AtomicI64::new(0),
             depth: AtomicI64::new(0),
             last_poll: Mutex::new(Instant::now()),
             last_turn: Mutex::new(Instant::now()),
@@ -281,6 +289,9 @@ impl Metrics {
             self.permits_in_use
                 .get_or_create(&labels)
                 .set(lane.permits_in_use.load(Ordering::Relaxed));
+            self.breaker
+                .get_or_create(&labels)
+                .set(lane.breaker.load(Ordering::Relaxed));
             self.since_poll
                 .get_or_create(&labels)
                 .set(lane.since_last_poll().as_secs_f64());
@@ -296,6 +307,7 @@ impl Metrics {
 pub struct LaneMetrics {
     channel: Channel,
     permits_in_use: AtomicI64,
+    breaker: AtomicI64,
     depth: AtomicI64,
     last_poll: Mutex<Instant>,
     last_turn: Mutex<Instant>,
@@ -324,6 +336,11 @@ impl LaneMetrics {
             i64::try_from(permits).unwrap_or(i64::MAX),
             Ordering::Relaxed,
         );
+    }
+
+    /// The breaker's state: 0 closed, 1 probing, 2 open.
+    pub fn breaker(&self, code: i64) {
+        self.breaker.store(code, Ordering::Relaxed);
     }
 
     /// The scheduler asked the database, which answered.

@@ -9,6 +9,7 @@
 //! - `OUTBOX_GIVE_UP_HOURS`: hours from creation or replay before a row is given up
 //! - `BACKOFF_BASE_MS`, `BACKOFF_MAX_MS`: first and longest wait between attempts, milliseconds
 //! - `PROVIDER_TIMEOUT_MS`: milliseconds of one request, connect to last byte
+//! - `SMS_MAX_PER_SECOND`, `FCM_MAX_PER_SECOND`: requests a second to the provider, per instance
 //! - `RETENTION_HOURS`: hours after which SENT and CANCELED rows are removed
 //! - `RETENTION_FAILED_HOURS`: hours after which FAILED rows are blanked; unset: never
 //! - `SHUTDOWN_GRACE_SECS`: seconds to settle what is in flight
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use super::reader::{Faulty, Reader};
 use super::variables;
+use crate::payment::Channel;
 use crate::provider::LOOK_UP_TIMEOUT;
 
 /// What a lease must have beyond the provider timeout: room for a look-up, and a second to spare.
@@ -49,6 +51,10 @@ pub struct OutboxConfig {
     pub retention: Duration,
     /// Age at which FAILED rows are blanked; `None`: never.
     pub retention_failed: Option<Duration>,
+    /// Requests a second to the SMS provider; `None`: as many as there are.
+    pub sms_max_per_second: Option<u32>,
+    /// Requests a second to FCM; `None`: as many as there are.
+    pub fcm_max_per_second: Option<u32>,
     /// Time to settle what is in flight at shutdown.
     pub shutdown_grace: Duration,
 }
@@ -69,6 +75,8 @@ impl OutboxConfig {
         let retention = reader.hours(variables::RETENTION_HOURS, 1..=TEN_YEARS_IN_HOURS);
         let retention_failed =
             reader.optional_hours(variables::RETENTION_FAILED_HOURS, 1..=TEN_YEARS_IN_HOURS);
+        let sms_max_per_second = reader.optional_number(variables::SMS_MAX_PER_SECOND, 1..=100_000);
+        let fcm_max_per_second = reader.optional_number(variables::FCM_MAX_PER_SECOND, 1..=100_000);
         // Two seconds before its end, requests that are still out are cut.
         let shutdown_grace = reader.seconds(variables::SHUTDOWN_GRACE_SECS, 3..=600);
         let lease_fits = check_lease(reader, lease, provider_timeout);
@@ -87,8 +95,18 @@ impl OutboxConfig {
             provider_timeout: provider_timeout?,
             retention: retention?,
             retention_failed: retention_failed?,
+            sms_max_per_second: sms_max_per_second?,
+            fcm_max_per_second: fcm_max_per_second?,
             shutdown_grace: shutdown_grace?,
         })
+    }
+
+    /// Requests a second to the channel's provider.
+    pub fn max_per_second(&self, channel: Channel) -> Option<u32> {
+        match channel {
+            Channel::Sms => self.sms_max_per_second,
+            Channel::Fcm => self.fcm_max_per_second,
+        }
     }
 }
 

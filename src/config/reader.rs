@@ -120,6 +120,17 @@ impl<'env> Reader<'env> {
         })
     }
 
+    /// Reads a whole number; `None` when unset.
+    pub(super) fn optional_number<T: TryFrom<u64>>(
+        &mut self,
+        variable: Variable,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<T>, Faulty> {
+        self.optional(variable, |text| {
+            whole(text, &range, "").and_then(|n| T::try_from(n).map_err(|_| out_of(&range, "")))
+        })
+    }
+
     /// Reads a length of time in whole milliseconds.
     pub(super) fn millis(
         &mut self,

@@ -267,7 +267,7 @@ fn channels_are_on_when_complete_and_one_must_be() {
 fn probable_mistakes_are_warned_of() {
     let warnings = |changes: &[(&str, &str)]| read(changes).warnings.join("\n");
     assert!(warnings(&[("OUTBOX_LEASE_SEC", "30")]).starts_with("OUTBOX_LEASE_SEC is not"));
-    assert!(warnings(&[("SMS_MAX_PER_SECOND", "5")]).contains("has no effect"));
+    assert!(warnings(&[("SMS_MAX_PER_MINUTE", "5")]).contains("has no effect"));
     let clear = [
         ("SMS_BASE_URL", "http://gateway.example"),
         ("SMS_API_KEY", "k"),

@@ -67,6 +67,7 @@ fn lane(lane: &LaneStatus) -> Value {
         "provider_status": if trouble.is_some() { "failing" } else { "ok" },
         "failures_in_a_row": trouble.as_ref().map_or(0, |trouble| trouble.failures),
         "last_error": trouble.map(|trouble| trouble.last_error),
+        "breaker": lane.breaker().as_str(),
         "seconds_since_last_poll": lane.metrics.since_last_poll().as_secs_f64(),
     })
 }

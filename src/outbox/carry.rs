@@ -9,12 +9,13 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
+use super::breaker::{Health, State};
 use super::decision::Timing;
-use super::delivery::{Courier, Step};
+use super::delivery::{Courier, Step, Tried};
+use super::gate::{Gate, Pass};
 use super::held::{Held, Holdings};
-use super::permits::{Permit, Permits};
 use super::settler::{Job, Settlements};
 use crate::metrics::LaneMetrics;
 use crate::payment::Channel;
@@ -33,8 +34,8 @@ pub struct LaneShared {
     pub holder: uuid::Uuid,
     /// Length of a claimed lease.
     pub lease: Duration,
-    /// Requests out at a time.
-    pub permits: Arc<Permits>,
+    /// What stands before the provider.
+    pub gate: Gate,
     /// Rows in hand.
     pub holdings: Arc<Holdings>,
     /// The way to the settler.
@@ -61,7 +62,7 @@ pub(super) struct Claimed {
 pub(super) async fn claim_and_carry(
     shared: Arc<LaneShared>,
     claim: Claim,
-    mut permits: Vec<Permit>,
+    mut passes: Vec<Pass>,
     with_suspect: bool,
     tasks: &TaskTracker,
     cut: &CancellationToken,
@@ -71,28 +72,28 @@ pub(super) async fn claim_and_carry(
         low_water: None,
     };
     let limit = claim.limit;
-    if with_suspect && let Some(permit) = permits.pop() {
+    if with_suspect && let Some(pass) = passes.pop() {
         match suspect(&shared, &claim).await {
             Some(held) => {
                 let lane = Arc::clone(&shared);
                 let cut = cut.clone();
                 tasks.spawn(async move {
-                    carry(Arc::clone(&lane), held, permit, cut).await;
+                    carry(Arc::clone(&lane), held, pass, cut).await;
                     lane.suspect_out.store(false, Ordering::Release);
                     lane.bell.notify_one();
                 });
             }
-            None => permits.push(permit),
+            None => passes.push(pass),
         }
     }
-    if permits.is_empty() {
+    if passes.is_empty() {
         return Claimed {
             full: true,
             ..nothing
         };
     }
     let claim = Claim {
-        limit: permits.len(),
+        limit: passes.len(),
         ..claim
     };
     let began = Instant::now();
@@ -105,13 +106,13 @@ pub(super) async fn claim_and_carry(
     };
     shared.metrics.polled();
     let claimed = Claimed {
-        full: rows.len() == permits.len() && limit > 0,
+        full: rows.len() == passes.len() && limit > 0,
         low_water: rows.iter().map(|row| row.due_since).max(),
     };
     let lease_end = began + shared.lease;
-    for (row, permit) in rows.into_iter().zip(permits) {
+    for (row, pass) in rows.into_iter().zip(passes) {
         let held = shared.holdings.hold(row, lease_end);
-        tasks.spawn(carry(Arc::clone(&shared), held, permit, cut.clone()));
+        tasks.spawn(carry(Arc::clone(&shared), held, pass, cut.clone()));
     }
     claimed
 }
@@ -147,31 +148,52 @@ async fn suspect(shared: &Arc<LaneShared>, claim: &Claim) -> Option<Held> {
 pub(super) async fn carry(
     shared: Arc<LaneShared>,
     held: Held,
-    permit: Permit,
+    mut pass: Pass,
     cut: CancellationToken,
 ) {
     if shared.stop.is_cancelled() {
         return let_go(&shared, held);
     }
     let delivery = AssertUnwindSafe(shared.courier.deliver(&held)).catch_unwind();
-    let step = tokio::select! {
+    let tried = tokio::select! {
         biased;
         () = cut.cancelled() => return,
-        step = delivery => step,
+        tried = delivery => tried,
     };
-    let settlement = match step {
-        Ok(Step::Settle(settlement)) => Some(settlement),
-        Ok(Step::Release) => None,
-        Err(_) => Some(Box::new(panicked(&shared, &held))),
+    let tried = tried.unwrap_or_else(|_| Tried {
+        step: Step::Settle(Box::new(panicked(&shared, &held))),
+        health: None,
+    });
+    if let Some(health) = tried.health {
+        tell(&shared, pass.used(&shared.gate.breaker, health), health);
+    }
+    let settlement = match tried.step {
+        Step::Settle(settlement) => Some(settlement),
+        Step::Release => None,
     };
     shared.metrics.delivered(settlement.as_deref());
     let job = Job {
         held,
         settlement,
-        permit: Some(permit),
+        permit: Some(pass.into_permit()),
     };
     if shared.settlements.send(job).is_err() {
         error!("the settler is gone: the row heals when its lease ends");
+    }
+}
+
+/// A breaker that opens or closes is news for an operator.
+fn tell(shared: &LaneShared, changed: Option<State>, health: Health) {
+    let channel = shared.channel;
+    match (changed, health) {
+        (None | Some(State::Probing), _) => {}
+        (Some(State::Closed), _) => info!(%channel, "the provider is well again"),
+        (Some(State::Open), Health::Refusing) => {
+            error!(%channel, "the provider refuses our set-up: trying now and then until it is mended");
+        }
+        (Some(State::Open), _) => {
+            warn!(%channel, "the provider keeps failing: trying now and then")
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
+use super::breaker::Health;
 use super::decision::{AfterLookUp, Beginning, Policy, Timing};
 use super::held::Held;
 use crate::metrics::Metrics;
@@ -18,11 +19,38 @@ const TO_SPARE: Duration = Duration::from_secs(1);
 
 /// What a try came to.
 #[derive(Debug)]
+pub struct Tried {
+    /// What follows for the row.
+    pub step: Step,
+    /// What it says of the provider; `None` when nothing was asked of it.
+    pub health: Option<Health>,
+}
+
+/// What follows for a row.
+#[derive(Debug)]
 pub enum Step {
     /// The outcome to write.
     Settle(Box<Settlement>),
     /// Too little is left of the lease: let go unsent.
     Release,
+}
+
+impl Step {
+    /// Nothing was asked of the provider.
+    fn unasked(self) -> Tried {
+        Tried {
+            step: self,
+            health: None,
+        }
+    }
+
+    /// The provider was asked.
+    fn asked(self, health: Health) -> Tried {
+        Tried {
+            step: self,
+            health: Some(health),
+        }
+    }
 }
 
 /// Carries rows of one lane to their provider.
@@ -37,7 +65,7 @@ pub struct Courier {
 
 impl Courier {
     /// Tries one row, and never twice.
-    pub async fn deliver(&self, held: &Held) -> Step {
+    pub async fn deliver(&self, held: &Held) -> Tried {
         let span = info_span!(
             "delivery",
             payment.id = %held.row.payment_id.0,
@@ -53,38 +81,38 @@ impl Courier {
         self.policy.provider_timeout.saturating_add(TO_SPARE)
     }
 
-    async fn step(&self, held: &Held) -> Step {
+    async fn step(&self, held: &Held) -> Tried {
         let row = &held.row;
         let message = match message(row) {
             Ok(message) => message,
             Err(fault) => {
                 error!(%fault, "the row cannot be read");
                 let text = format!("its payload cannot be read: {fault}");
-                return settle(self.policy.unreadable(row, text));
+                return settle(self.policy.unreadable(row, text)).unasked();
             }
         };
         let known_unsent = match self.policy.begin(row) {
-            Beginning::End(settlement) => return ended(settlement),
+            Beginning::End(settlement) => return ended(settlement).unasked(),
             Beginning::Send => false,
             Beginning::Ask => match self.ask(held, &message).await {
                 Ok(known_unsent) => known_unsent,
-                Err(step) => return step,
+                Err(tried) => return tried,
             },
         };
         if held.lease_left() < self.send_window() {
             debug!("too little is left of the lease: let go unsent");
             return match known_unsent {
                 // What was just learnt must not be asked again for ever.
-                true => settle(self.policy.unsent(row)),
-                false => Step::Release,
+                true => settle(self.policy.unsent(row)).asked(Health::Well),
+                false => Step::Release.unasked(),
             };
         }
         self.send(row, &message, known_unsent).await
     }
 
-    async fn ask(&self, held: &Held, message: &Message) -> Result<bool, Step> {
+    async fn ask(&self, held: &Held, message: &Message) -> Result<bool, Tried> {
         if held.lease_left() < LOOK_UP_TIMEOUT {
-            return Err(Step::Release);
+            return Err(Step::Release.unasked());
         }
         let began = Instant::now();
         // A row of a provider that is no longer configured cannot be asked about.
@@ -95,22 +123,40 @@ impl Courier {
         };
         self.metrics.look_up(self.provider.name(), &found);
         debug!(?found, "asked about an earlier request");
+        let health = match &found {
+            LookUp::Failed { .. } => Some(Health::Failing),
+            LookUp::Found { .. } | LookUp::NeverSeen => Some(Health::Well),
+            LookUp::Unsupported => None,
+        };
         match self.policy.after_look_up(&held.row, found, timing(began)) {
             AfterLookUp::Send { known_unsent } => Ok(known_unsent),
-            AfterLookUp::Settle(settlement) => Err(ended(settlement)),
+            AfterLookUp::Settle(settlement) => Err(Tried {
+                step: ended(settlement),
+                health,
+            }),
         }
     }
 
-    async fn send(&self, row: &HeldRow, message: &Message, known_unsent: bool) -> Step {
+    async fn send(&self, row: &HeldRow, message: &Message, known_unsent: bool) -> Tried {
         let began = Instant::now();
         let outcome = self.provider.send(message).await;
         self.metrics
             .outcome(self.provider.name(), outcome.label(), began.elapsed());
         report(&outcome);
+        let health = health(&outcome);
         let settlement = self
             .policy
             .after_send(row, outcome, known_unsent, timing(began));
-        settle(settlement)
+        settle(settlement).asked(health)
+    }
+}
+
+/// An answer about the message says that the provider is well, whatever it says.
+fn health(outcome: &Outcome) -> Health {
+    match outcome {
+        Outcome::Accepted { .. } | Outcome::Rejected { .. } => Health::Well,
+        Outcome::Deferred { .. } | Outcome::Unknown { .. } => Health::Failing,
+        Outcome::Misconfigured { .. } => Health::Refusing,
     }
 }
 

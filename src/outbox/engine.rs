@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::breaker::{Breaker, State};
 use super::held::{Held, Holdings};
 use super::recorder::Order;
 use crate::metrics::LaneMetrics;
@@ -27,6 +28,8 @@ pub struct LaneDoor {
     pub queue: mpsc::Sender<Held>,
     /// Where sent rows are noted as held.
     pub holdings: Arc<Holdings>,
+    /// While it is open, rows are born due: nobody waits for it under a lease.
+    pub breaker: Arc<Breaker>,
     /// Rung when a row was born due.
     pub bell: Arc<Notify>,
 }
@@ -40,10 +43,16 @@ pub struct LaneStatus {
     pub provider: &'static str,
     /// Its figures.
     pub metrics: Arc<LaneMetrics>,
+    pub(super) breaker: Arc<Breaker>,
     pub(super) bell: Arc<Notify>,
 }
 
 impl LaneStatus {
+    /// How the breaker toward its provider stands.
+    pub fn breaker(&self) -> State {
+        self.breaker.state()
+    }
+
     /// Has the lane look for due rows now rather than at the next poll.
     pub fn ring(&self) {
         self.bell.notify_one();

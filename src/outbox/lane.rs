@@ -19,8 +19,10 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::carry::{Claimed, LaneShared, carry, claim_and_carry, let_go};
+use super::gate::{Knock, Pass};
 use super::held::Held;
-use super::permits::{Door, Permit};
+use super::permits::Door;
+use super::throttle::Throttle;
 use crate::store::{Claim, Moment};
 
 /// The loop.
@@ -28,6 +30,8 @@ pub struct Lane {
     shared: Arc<LaneShared>,
     queue: mpsc::Receiver<Held>,
     head: Option<Held>,
+    /// When the gate lets somebody through again, if it told.
+    turn_at: Option<Instant>,
     batch_size: usize,
     poll_interval: Duration,
     scheduler: Scheduler,
@@ -64,6 +68,7 @@ impl Lane {
             shared,
             queue,
             head: None,
+            turn_at: None,
             batch_size,
             poll_interval,
             scheduler: Scheduler {
@@ -78,6 +83,11 @@ impl Lane {
         }
     }
 
+    /// What fills its throttle.
+    pub fn throttle(&self) -> Throttle {
+        self.shared.gate.throttle.clone()
+    }
+
     /// Runs until told to stop; then lets go of what it has not begun to send.
     pub async fn run(mut self) {
         let stop = self.shared.stop.clone();
@@ -85,71 +95,68 @@ impl Lane {
         // After a pause one poll is enough, not one for each that was missed.
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !stop.is_cancelled() {
+            self.release_stale();
+            self.turn_at = None;
             self.start_fresh();
             self.start_claim();
-            let in_use = self.shared.permits.in_use();
-            self.shared.metrics.permits_in_use(in_use);
-            let stale_at = self.stale_at();
+            self.show();
+            let turn_at = self.stale_at().into_iter().chain(self.turn_at).min();
             tokio::select! {
                 () = stop.cancelled() => {}
                 held = self.queue.recv(), if self.head.is_none() => match held {
                     Some(held) => self.head = Some(held),
                     None => stop.cancelled().await,
                 },
-                () = self.shared.permits.freed.notified() => {}
+                () = self.shared.gate.permits.freed.notified() => {}
                 Some(claimed) = self.claims.1.recv() => self.scheduler.learn(&claimed),
                 _ = polls.tick() => {
                     self.shared.metrics.turned();
                     self.scheduler.poll();
                 }
                 () = self.shared.bell.notified() => self.scheduler.press(),
-                () = sleep_until(stale_at.unwrap_or_else(Instant::now).into()),
-                    if stale_at.is_some() => self.release_stale(),
+                () = sleep_until(turn_at.unwrap_or_else(Instant::now).into()),
+                    if turn_at.is_some() => {}
             }
         }
         self.release_all();
     }
 
-    /// Starts fresh rows while there are permits for them.
+    /// Starts fresh rows while the gate lets them through.
     fn start_fresh(&mut self) {
         loop {
             if self.head.is_none() {
                 self.head = self.queue.try_recv().ok();
             }
-            self.shared
-                .metrics
-                .queue_depth(self.queue.len() + usize::from(self.head.is_some()));
+            if self.head.is_none() {
+                return;
+            }
             let due_waits = self.scheduler.wanted && !self.scheduler.claiming;
-            let permits = &self.shared.permits;
-            let permit = match &self.head {
-                Some(_) => permits.take(Door::Fast, 1, 1, due_waits).pop(),
-                None => None,
+            let Some(pass) = self.knock(Door::Fast, 1, 1, due_waits).pop() else {
+                return;
             };
-            let Some(permit) = permit else { return };
             if let Some(held) = self.head.take() {
-                self.carry(held, permit);
+                self.carry(held, pass);
             }
         }
     }
 
-    /// Starts a claim for as many rows as there are permits.
+    /// Starts a claim for as many rows as the gate lets through.
     fn start_claim(&mut self) {
         if !self.scheduler.wanted || self.scheduler.claiming {
             return;
         }
-        let permits = &self.shared.permits;
-        let wanted = self.batch_size.min(permits.max());
+        let wanted = self.batch_size.min(self.shared.gate.permits.max());
         let least = if self.scheduler.pressing {
             1
         } else {
             wanted.div_ceil(2)
         };
         let fresh_waits = self.head.is_some();
-        let permits = permits.take(Door::Due, wanted, least, fresh_waits);
-        if permits.is_empty() {
+        let passes = self.knock(Door::Due, wanted, least, fresh_waits);
+        if passes.is_empty() {
             return;
         }
-        let claim = self.claim(permits.len());
+        let claim = self.claim(passes.len());
         let with_suspect = self.scheduler.pressing;
         self.scheduler.started();
         let shared = Arc::clone(&self.shared);
@@ -157,11 +164,29 @@ impl Lane {
         let cut = self.cut.clone();
         let done = self.claims.0.clone();
         self.tasks.spawn(async move {
-            let claimed = claim_and_carry(shared, claim, permits, with_suspect, &tasks, &cut).await;
+            let claimed = claim_and_carry(shared, claim, passes, with_suspect, &tasks, &cut).await;
             if done.send(claimed).await.is_err() {
                 debug!("the lane stopped during a claim");
             }
         });
+    }
+
+    fn knock(&mut self, door: Door, wanted: usize, least: usize, other_waits: bool) -> Vec<Pass> {
+        match self.shared.gate.knock(door, wanted, least, other_waits) {
+            Knock::Passes(passes) => passes,
+            Knock::Later => Vec::new(),
+            Knock::NotBefore(moment) => {
+                self.turn_at = self.turn_at.into_iter().chain([moment]).min();
+                Vec::new()
+            }
+        }
+    }
+
+    fn show(&self) {
+        let metrics = &self.shared.metrics;
+        metrics.queue_depth(self.queue.len() + usize::from(self.head.is_some()));
+        metrics.permits_in_use(self.shared.gate.permits.in_use());
+        metrics.breaker(self.shared.gate.breaker.state().code());
     }
 
     fn claim(&self, limit: usize) -> Claim {
@@ -176,10 +201,10 @@ impl Lane {
         }
     }
 
-    fn carry(&self, held: Held, permit: Permit) {
+    fn carry(&self, held: Held, pass: Pass) {
         let shared = Arc::clone(&self.shared);
         self.tasks
-            .spawn(carry(shared, held, permit, self.cut.clone()));
+            .spawn(carry(shared, held, pass, self.cut.clone()));
     }
 
     /// When the oldest queued row stops being sendable.
@@ -189,16 +214,17 @@ impl Lane {
             .checked_sub(self.shared.courier.send_window())
     }
 
-    /// Lets go of queued rows whose lease no longer allows a send, permits or not.
+    /// Lets go of queued rows whose lease no longer allows a send, passes or not; and of all of them
+    /// while the breaker is open, since no lease is held while waiting for it.
     fn release_stale(&mut self) {
         let window = self.shared.courier.send_window();
-        while let Some(held) = self.head.take() {
-            if held.lease_left() > window {
+        let all = self.shared.gate.is_closed_to_fresh_rows();
+        while let Some(held) = self.head.take().or_else(|| self.queue.try_recv().ok()) {
+            if !all && held.lease_left() > window {
                 self.head = Some(held);
                 return;
             }
-            self.let_go(held);
-            self.head = self.queue.try_recv().ok();
+            let_go(&self.shared, held);
         }
     }
 
@@ -211,11 +237,7 @@ impl Lane {
         {
             let_go(&self.shared, held);
         }
-        self.shared.metrics.queue_depth(0);
-    }
-
-    fn let_go(&self, held: Held) {
-        let_go(&self.shared, held);
+        self.show();
     }
 }
 

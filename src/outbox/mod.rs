@@ -6,10 +6,12 @@
 //! [`janitor`] ends and removes what is old.
 
 pub mod backoff;
+pub mod breaker;
 mod carry;
 pub mod decision;
 pub mod delivery;
 mod engine;
+pub mod gate;
 pub mod held;
 pub mod janitor;
 pub mod lane;
@@ -17,6 +19,7 @@ pub mod permits;
 pub mod recorder;
 mod running;
 pub mod settler;
+pub mod throttle;
 
 pub use engine::{Engine, LaneDoor, LaneStatus, Providers, RecordError};
 pub use running::Running;

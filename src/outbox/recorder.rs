@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::LaneDoor;
+use super::breaker::State;
 use super::held::Held;
 use crate::metrics::Metrics;
 use crate::payment::{Channel, Notification, PAYMENT_APPROVED, Payment};
@@ -106,7 +107,9 @@ impl Recorder {
     /// instance's scheduler comes first.
     fn birth(&self, channel: Channel) -> (Birth, Option<OwnedPermit<Held>>) {
         let door = self.lanes.iter().find(|door| door.channel == channel);
-        let slot = door.and_then(|door| door.queue.clone().try_reserve_owned().ok());
+        let slot = door
+            .filter(|door| door.breaker.state() == State::Closed)
+            .and_then(|door| door.queue.clone().try_reserve_owned().ok());
         let birth = Birth {
             provider: door.map_or("none", |door| door.provider),
             leased: slot.is_some(),

@@ -17,11 +17,13 @@ use super::carry::LaneShared;
 use super::decision::Policy;
 use super::delivery::Courier;
 use super::engine::{Engine, LaneDoor, LaneStatus, Providers};
+use super::gate::Gate;
 use super::janitor::{Janitor, Keeping};
 use super::lane::Lane;
 use super::permits::Permits;
 use super::recorder::Recorder;
 use super::settler::{Settlements, Settler};
+use super::throttle::Throttle;
 use crate::config::OutboxConfig;
 use crate::metrics::Metrics;
 use crate::payment::Channel;
@@ -98,6 +100,8 @@ impl Running {
         let mut lanes = Vec::new();
         for (channel, provider) in providers {
             let (lane, door, status) = assembly.lane(channel, provider);
+            let filling = lane.throttle().fill(switches.stop.clone());
+            loops.push(switches.watch("throttle", filling));
             loops.push(switches.watch("lane", lane.run()));
             doors.push(door);
             lanes.push(status);
@@ -212,18 +216,20 @@ impl Switches {
 impl Assembly<'_> {
     fn lane(&self, channel: Channel, provider: Arc<dyn Provider>) -> (Lane, LaneDoor, LaneStatus) {
         let shared = self.lane_shared(channel, provider);
-        let (sender, queue) = mpsc::channel(self.config.queue_capacity);
+        let (sender, queue) = mpsc::channel(self.queue_capacity(channel));
         let door = LaneDoor {
             channel,
             provider: shared.courier.provider.name(),
             queue: sender,
             holdings: Arc::clone(&shared.holdings),
+            breaker: Arc::clone(&shared.gate.breaker),
             bell: Arc::clone(&shared.bell),
         };
         let status = LaneStatus {
             channel,
             provider: shared.courier.provider.name(),
             metrics: Arc::clone(&shared.metrics),
+            breaker: Arc::clone(&shared.gate.breaker),
             bell: Arc::clone(&shared.bell),
         };
         let lane = Lane::new(
@@ -235,6 +241,13 @@ impl Assembly<'_> {
             self.switches.cut.clone(),
         );
         (lane, door, status)
+    }
+
+    /// A row waits for its turn under a lease: no longer than a second for the throttle.
+    fn queue_capacity(&self, channel: Channel) -> usize {
+        let rate = self.config.max_per_second(channel);
+        let second = rate.and_then(|rate| usize::try_from(rate).ok());
+        self.config.queue_capacity.min(second.unwrap_or(usize::MAX))
     }
 
     fn lane_shared(&self, channel: Channel, provider: Arc<dyn Provider>) -> LaneShared {
@@ -249,7 +262,11 @@ impl Assembly<'_> {
             holder: self.holder,
             lease: self.config.lease,
             metrics: self.metrics.lane(channel),
-            permits: Permits::new(self.config.max_in_flight),
+            gate: Gate {
+                permits: Permits::new(self.config.max_in_flight),
+                throttle: Throttle::new(self.config.max_per_second(channel)),
+                breaker: Arc::default(),
+            },
             holdings: Arc::default(),
             settlements: self.settlements.clone(),
             bell: Arc::default(),

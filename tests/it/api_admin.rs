@@ -1,10 +1,13 @@
 //! What operators read: who may, the list with its filters and pages, one row, the numbers.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::app::{ADMIN_TOKEN, Settings, TestApp, notification, payment, sms};
 use crate::support::http::Answer;
 use crate::support::on_both_databases;
+use crate::support::wait::until;
 use paybell::provider::mock::{Behavior, Target};
 
 const ROUTES: [(&str, &str); 6] = [
@@ -168,6 +171,11 @@ on_both_databases! {
             let created = app.pay(&payment(&format!("order-{n}"), &recipients)).await;
             before.extend((0..19).map(|n| notification(&created, n)));
         }
+        until("all rows wait for their retry", Duration::from_secs(10), async || {
+            let fresh = database.number("SELECT count(*) FROM outbox WHERE deferrals = 0").await;
+            (fresh == 0).then_some(())
+        })
+        .await;
         database.execute("UPDATE outbox SET created_at = (SELECT min(created_at) FROM outbox)").await;
         app.mock.clear_behavior(Target::Sms);
 

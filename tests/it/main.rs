@@ -17,6 +17,7 @@ mod api_health;
 mod api_idempotency;
 mod api_payments;
 mod api_protocol;
+mod bounds;
 mod command_line;
 mod crash;
 mod isolation;

@@ -7,7 +7,7 @@ mod settle;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::SqliteConnection;
 use diesel::prelude::*;
@@ -31,6 +31,9 @@ type Connection = SyncConnectionWrapper<SqliteConnection>;
 
 /// Readers beside the one writer: pages and look-ups, never the hot path.
 const READERS: usize = 4;
+
+/// Between two tries to switch a file that another connection is switching.
+const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The embedded database.
 pub struct SqliteStore {
@@ -151,15 +154,30 @@ fn immediately<R>(
 /// Durability is SQLite's strictest: an answered payment survives the loss of power.
 async fn connect(url: &str, timeout: Duration) -> ConnectionResult<Connection> {
     let mut conn = Connection::establish(url).await?;
-    let pragmas = format!(
-        "PRAGMA busy_timeout = {}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-         PRAGMA foreign_keys = ON;",
+    let settings = format!(
+        "PRAGMA busy_timeout = {}; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;",
         timeout.as_millis()
     );
-    conn.batch_execute(&pragmas)
+    conn.batch_execute(&settings)
         .await
         .map_err(ConnectionError::CouldntSetupConfiguration)?;
+    switch_to_wal(&mut conn, timeout).await?;
     Ok(conn)
+}
+
+/// SQLite does not wait when two connections switch a new file to WAL at the same moment: one of
+/// them is told that it is locked, whatever its busy timeout, and finds it switched a little later.
+async fn switch_to_wal(conn: &mut Connection, timeout: Duration) -> ConnectionResult<()> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match conn.batch_execute("PRAGMA journal_mode = WAL;").await {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() >= deadline => {
+                return Err(ConnectionError::CouldntSetupConfiguration(error));
+            }
+            Err(_) => tokio::time::sleep(LOCKED_PAUSE).await,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ async fn a_full_disk_is_named_and_passes_on_sqlite() {
         let fault = store.record(Arc::clone(&batch), lease()).await.unwrap_err();
         assert_eq!(
             fault,
-            StoreError::Failed("database or disk is full".to_owned())
+            StoreError::Unavailable("database or disk is full".to_owned())
         );
     }
     allow_pages(&store, 1000).await;
