@@ -18,6 +18,9 @@ use crate::provider::fcm::{KeyError, ServiceAccount};
 /// Many times what a key has; what is larger is something else.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 
+/// Where FCM itself is: nothing is taken there without an access token.
+const GOOGLES_HOST: &str = "fcm.googleapis.com";
+
 /// The push channel's settings.
 #[derive(Debug, Clone)]
 pub struct FcmConfig {
@@ -49,8 +52,12 @@ impl FcmConfig {
             Some(project_id) => project_id,
             None => project_of(reader, account.as_ref())?,
         };
-        if let Some(account) = &account {
-            warn_of_clear_text(reader, &base_url, account);
+        match &account {
+            Some(account) => warn_of_clear_text(reader, &base_url, account),
+            None if base_url.host_str() == Some(GOOGLES_HOST) => reader.warn(
+                "FCM takes no push without authorization: set GOOGLE_APPLICATION_CREDENTIALS",
+            ),
+            None => {}
         }
         Ok(Some(Self {
             base_url,

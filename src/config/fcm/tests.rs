@@ -70,6 +70,9 @@ fn without_a_key_push_is_on_only_where_a_server_is_named() {
     let project = ("FCM_PROJECT_ID", "shop");
     let fcm = read(&[url, project]).unwrap().fcm.unwrap();
     assert!(fcm.account.is_none());
+    let google = ("FCM_BASE_URL", "https://fcm.googleapis.com");
+    let warnings = read(&[google, project]).unwrap().warnings.join("\n");
+    assert!(warnings.contains("takes no push without"), "{warnings}");
     for (pairs, expected) in [
         ([url], "FCM_PROJECT_ID is not set although FCM_BASE_URL is"),
         (

@@ -169,7 +169,9 @@ impl Tokens {
             Some(token) if !Arc::ptr_eq(&token, refused) => return Ok(Found::Token(token)),
             _ => {}
         }
-        if state.renewal.is_none() {
+        // One that ended on its way has to be followed by another in any case.
+        let in_its_time = now < refused.ends_at;
+        if state.renewal.is_none() && in_its_time {
             let just = |at: Instant| now.saturating_duration_since(at) < REPLACE_INTERVAL;
             if state.replaced_at.is_some_and(just) {
                 return Err(TokenError::JustReplaced);

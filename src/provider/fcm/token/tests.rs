@@ -276,6 +276,18 @@ async fn a_refused_token_is_replaced_once_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_that_ended_on_its_way_does_not_count_as_refused() {
+    let endpoint = Endpoint::with_life(secs(1));
+    let tokens = endpoint.tokens();
+    for n in 1..5 {
+        let token = tokens.get(latest()).await.unwrap();
+        advance(secs(1)).await;
+        let next = tokens.replace(&token, latest()).await.unwrap();
+        assert_eq!(next.secret.expose_secret(), format!("token-{}", n + 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_token_is_not_used_again_when_there_is_no_other() {
     let endpoint = Endpoint::with_life(HOUR);
     let tokens = endpoint.tokens();
