@@ -218,13 +218,15 @@ fn providers(config: &Config) -> Result<Providers, AppError> {
     if let Some(FcmConfig {
         base_url,
         project_id,
+        account,
     }) = &config.fcm
     {
         let settings = FcmSettings {
             base_url: base_url.clone(),
             project_id: project_id.clone(),
+            account: account.clone(),
         };
-        providers.push((Channel::Fcm, Arc::new(Fcm::new(&settings, client(config)?))));
+        providers.push((Channel::Fcm, Arc::new(Fcm::new(settings, client(config)?))));
     }
     Ok(providers)
 }

@@ -59,6 +59,7 @@ pub fn mock_providers(args: &MockProvidersArgs) -> ExitCode {
             "mock providers listen on {addr}\n\
              \x20 SMS_BASE_URL=http://{addr}/sms\n\
              \x20 FCM_BASE_URL=http://{addr}\n\
+             \x20 a service-account key, if wanted: curl http://{addr}/mock/service-account\n\
              \x20 what they accepted: curl http://{addr}/mock/messages\n",
             addr = mock.addr()
         ))?;

@@ -1,11 +1,9 @@
-//! The channels and the way to their providers.
+//! The SMS channel, and the way to all providers.
 //!
 //! - `SMS_PROVIDER`: the dialect; only `http` so far
 //! - `SMS_BASE_URL`: of the SMS gateway; unset: SMS is off
 //! - `SMS_FROM`: sender of text messages
 //! - `SMS_API_KEY`: bearer token of the gateway
-//! - `FCM_BASE_URL`, `FCM_PROJECT_ID`: both unset: push is off
-//! - `GOOGLE_APPLICATION_CREDENTIALS`: refused, so that nobody believes it is used
 //! - `PROVIDER_PROXY`: URL of an outbound HTTP proxy
 
 use std::fmt;
@@ -13,6 +11,7 @@ use std::fmt;
 use secrecy::SecretString;
 use url::{Host, Url};
 
+use super::fcm::FcmConfig;
 use super::reader::{Faulty, Reader, visible_ascii};
 use super::{mask, variables};
 
@@ -67,45 +66,6 @@ impl SmsConfig {
     }
 }
 
-/// The push channel (Firebase Cloud Messaging, HTTP v1).
-#[derive(Debug, Clone)]
-pub struct FcmConfig {
-    /// Without user info, query and fragment.
-    pub base_url: Url,
-    /// The Firebase project, as it stands in the request path.
-    pub project_id: String,
-}
-
-impl FcmConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, Faulty> {
-        let base_url = reader.optional(variables::FCM_BASE_URL, base_url);
-        let project_id = reader.optional(variables::FCM_PROJECT_ID, project_id);
-        let key_file = reader.optional(variables::GOOGLE_APPLICATION_CREDENTIALS, |_| {
-            Err::<(), _>(
-                "cannot be used by this version: unset it; FCM_BASE_URL with \
-                          FCM_PROJECT_ID reaches a server that asks for no authorization"
-                    .to_owned(),
-            )
-        });
-        key_file?;
-        match (base_url?, project_id?) {
-            (Some(base_url), Some(project_id)) => Ok(Some(Self {
-                base_url,
-                project_id,
-            })),
-            (None, None) => Ok(None),
-            (Some(_), None) => Err(reader.fault(
-                variables::FCM_PROJECT_ID,
-                "is not set although FCM_BASE_URL is: set both, or neither to turn push off",
-            )),
-            (None, Some(_)) => Err(reader.fault(
-                variables::FCM_BASE_URL,
-                "is not set although FCM_PROJECT_ID is: set both, or neither to turn push off",
-            )),
-        }
-    }
-}
-
 /// A service that can tell nobody anything is surely not meant.
 pub(super) fn require_one(
     reader: &mut Reader<'_>,
@@ -115,8 +75,8 @@ pub(super) fn require_one(
     if matches!((sms, fcm), (Ok(None), Ok(None))) {
         reader.fault(
             variables::SMS_BASE_URL,
-            "is not set, and no other channel is on: set SMS_BASE_URL for SMS, or FCM_BASE_URL and \
-             FCM_PROJECT_ID for push",
+            "is not set, and no other channel is on: set SMS_BASE_URL for SMS, or \
+             GOOGLE_APPLICATION_CREDENTIALS for push",
         );
     }
 }
@@ -167,7 +127,7 @@ fn http_url(text: &str) -> Result<Url, String> {
     }
 }
 
-fn base_url(text: &str) -> Result<Url, String> {
+pub(super) fn base_url(text: &str) -> Result<Url, String> {
     let url = http_url(text)?;
     let problem = if !url.username().is_empty() || url.password().is_some() {
         "has user info: leave it out, a key has its own variable"
@@ -179,7 +139,8 @@ fn base_url(text: &str) -> Result<Url, String> {
     Err(problem.to_owned())
 }
 
-fn leaves_in_the_clear(url: &Url) -> bool {
+/// Whether what is sent there can be read on the way.
+pub(super) fn leaves_in_the_clear(url: &Url) -> bool {
     let loopback = match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.to_canonical().is_loopback(),
@@ -192,19 +153,6 @@ fn leaves_in_the_clear(url: &Url) -> bool {
 fn plain_text(text: &str) -> Result<String, String> {
     if text.chars().any(char::is_control) {
         return Err("holds a control character: leave it out".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-fn project_id(text: &str) -> Result<String, String> {
-    const MAX_CHARS: usize = 128;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-    if text.len() > MAX_CHARS || !text.chars().all(plain) {
-        return Err(
-            "is not a project id: copy it from the Firebase console, for example \
-                    demo-project"
-                .to_owned(),
-        );
     }
     Ok(text.to_owned())
 }

@@ -18,8 +18,15 @@ pub(super) fn shown(variable: Variable, value: &str) -> String {
         Shown::Secret => MASK.to_owned(),
         Shown::Url => url(value),
         Shown::Keys => keys(value),
+        Shown::Path if holds_key(value) => MASK.to_owned(),
+        Shown::Path => value.to_owned(),
     };
     one_line(&visible)
+}
+
+/// Whether a value that should be a path looks like the content of a key file, or a part of it.
+pub(super) fn holds_key(value: &str) -> bool {
+    value.contains(['{', '}', '"', '\n']) || value.contains("PRIVATE KEY")
 }
 
 /// Control characters escaped and the length capped.

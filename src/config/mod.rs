@@ -8,6 +8,7 @@
 mod channels;
 mod database;
 mod env;
+mod fcm;
 mod http;
 mod log;
 mod mask;
@@ -18,9 +19,10 @@ mod reader;
 mod summary;
 pub mod variables;
 
-pub use channels::{FcmConfig, ProxyUrl, SmsConfig};
+pub use channels::{ProxyUrl, SmsConfig};
 pub use database::{DatabaseConfig, DatabaseUrl};
 pub use env::Env;
+pub use fcm::FcmConfig;
 pub use http::{ApiKey, HttpConfig, SAMPLE_ADMIN_TOKEN};
 pub use log::{LogConfig, LogFormat};
 pub use messages::MessageDefaults;

@@ -83,6 +83,11 @@ impl<'env> Reader<'env> {
         self.env.get(variable.name()).or(variable.default())
     }
 
+    /// Whether a variable has a value other than its default.
+    pub(super) fn is_set(&self, variable: Variable) -> bool {
+        self.env.get(variable.name()).is_some()
+    }
+
     /// Reads a variable that may be unset. `parse` says in its error what is wrong and how to mend
     /// it, in words that follow the value and do not repeat it.
     pub(super) fn optional<T>(

@@ -97,7 +97,11 @@ fn every_fault_names_variable_value_and_remedy() {
         ("SMS_BASE_URL", "ftp://h/", "neither an http nor an https"),
         ("SMS_BASE_URL", "http://h/#x", "fragment"),
         ("FCM_PROJECT_ID", "a/b", "Firebase console"),
-        ("GOOGLE_APPLICATION_CREDENTIALS", "/key.json", "unset it"),
+        (
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "/no/such/key.json",
+            "(No such file or directory (os error 2)): give the path",
+        ),
         (
             "PROVIDER_PROXY",
             "socks5://h:1080",
@@ -239,7 +243,7 @@ fn channels_are_on_when_complete_and_one_must_be() {
     assert!(none.contains("no other channel is on"), "{none}");
     let half = faults(&[("FCM_PROJECT_ID", "demo-project")]);
     assert!(
-        half.starts_with("FCM_BASE_URL is not set although"),
+        half.starts_with("GOOGLE_APPLICATION_CREDENTIALS is not set although"),
         "{half}"
     );
     let half = faults(&[("FCM_BASE_URL", "http://h")]);

@@ -14,6 +14,8 @@ pub(super) enum Shown {
     Url,
     /// `name=key` pairs without the keys.
     Keys,
+    /// All of it, unless somebody put the secret file's content in its place.
+    Path,
 }
 
 /// One environment variable.
@@ -75,9 +77,9 @@ variables! {
     SMS_FROM Plain;
     SMS_API_KEY Secret;
 
-    FCM_BASE_URL Url;
+    GOOGLE_APPLICATION_CREDENTIALS Path;
     FCM_PROJECT_ID Plain;
-    GOOGLE_APPLICATION_CREDENTIALS Plain;
+    FCM_BASE_URL Url "https://fcm.googleapis.com";
 
     PROVIDER_TIMEOUT_MS Plain "10000";
     PROVIDER_PROXY Url;

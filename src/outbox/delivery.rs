@@ -83,7 +83,7 @@ impl Courier {
 
     async fn step(&self, held: &Held) -> Tried {
         let row = &held.row;
-        let message = match message(row) {
+        let message = match message(held) {
             Ok(message) => message,
             Err(fault) => {
                 error!(%fault, "the row cannot be read");
@@ -178,7 +178,8 @@ fn timing(began: Instant) -> Timing {
     }
 }
 
-fn message(row: &HeldRow) -> Result<Message, String> {
+fn message(held: &Held) -> Result<Message, String> {
+    let row = &held.row;
     // serde's own text may quote the payload: only the place is told.
     let payload: Payload = serde_json::from_str(&row.payload).map_err(|error| {
         format!(
@@ -195,6 +196,7 @@ fn message(row: &HeldRow) -> Result<Message, String> {
         reference: row.reference.as_str().into(),
         recipient: Recipient::stored(row.recipient.clone()),
         payload: Arc::new(payload),
+        deadline: held.lease_end - TO_SPARE,
     })
 }
 

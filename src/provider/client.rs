@@ -113,6 +113,11 @@ impl Client {
         })
     }
 
+    /// How long one request may take, connect to last byte.
+    pub fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
     /// Sends the request that `build` makes, once, and reads the answer up to [`MAX_BODY_BYTES`].
     ///
     /// # Errors

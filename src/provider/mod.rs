@@ -15,14 +15,15 @@ pub mod sms;
 mod testing;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::payment::{Payload, Recipient};
 
-/// One request to a provider. Built from the outbox row alone, so every attempt is the same.
+/// One request to a provider. What is sent is built from the outbox row alone, so that every
+/// attempt is the same.
 #[derive(Debug, Clone)]
 pub struct Message {
     /// The outbox row.
@@ -38,6 +39,10 @@ pub struct Message {
     pub recipient: Recipient,
     /// What is sent.
     pub payload: Arc<Payload>,
+    /// No request may be out past this moment: soon after it the row may be somebody else's. The
+    /// engine starts a send only when a whole request fits before it; an adapter that does
+    /// something else first, or sends again, looks at it anew.
+    pub deadline: Instant,
 }
 
 /// What a provider (or the way to it) said, kept for people: history and `last_error`.
@@ -143,7 +148,8 @@ pub trait Provider: Send + Sync + 'static {
     /// Name written on the rows and in metrics, for example `http` or `fcm`.
     fn name(&self) -> &'static str;
 
-    /// Asks the provider to send one message, once; no retry inside.
+    /// Asks the provider to send one message. It is sent again only if the first request was
+    /// refused for a cause that is mended at once, and if [`Message::deadline`] allows.
     async fn send(&self, message: &Message) -> Outcome;
 
     /// Asks whether an earlier request with this message's reference was accepted.

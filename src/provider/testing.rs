@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,6 +35,7 @@ pub(super) fn message(recipient: &str) -> Message {
             body: "Your payment was approved".to_owned(),
             data: Default::default(),
         }),
+        deadline: Instant::now() + 10 * PATIENCE,
     }
 }
 

@@ -15,6 +15,9 @@ pub(super) const QUOTA_WAIT: Duration = Duration::from_secs(60);
 /// The type of the error detail that carries FCM's own code.
 const FCM_ERROR: &str = "type.googleapis.com/google.firebase.fcm.v1.FcmError";
 
+/// The project's APNs or web push key is bad, not our token: mended in the Firebase console.
+const THIRD_PARTY: [&str; 2] = ["THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// Provably not processed.
@@ -48,9 +51,8 @@ const CODES: [(&str, Meaning); 12] = [
         "SENDER_ID_MISMATCH",
         Meaning::Rejected(RejectReason::RecipientUnreachable),
     ),
-    // The project's APNs or web push key is bad, not our token: mended in the Firebase console.
-    ("THIRD_PARTY_AUTH_ERROR", Meaning::Misconfigured),
-    ("APNS_AUTH_ERROR", Meaning::Misconfigured),
+    (THIRD_PARTY[0], Meaning::Misconfigured),
+    (THIRD_PARTY[1], Meaning::Misconfigured),
     // Our own credentials or the project's permissions.
     ("UNAUTHENTICATED", Meaning::Misconfigured),
     ("PERMISSION_DENIED", Meaning::Misconfigured),
@@ -108,6 +110,14 @@ pub(super) fn judge(reply: &Reply, redactor: impl FnOnce() -> Redactor) -> Outco
             answer,
         },
     }
+}
+
+/// Whether FCM does not take the access token. A 401 about the project's own APNs or web push key
+/// is another matter.
+pub(super) fn refuses_token(reply: &Reply) -> bool {
+    let json = reply.json();
+    let code = json.as_ref().and_then(code);
+    reply.status == 401 && !code.is_some_and(|code| THIRD_PARTY.contains(&code))
 }
 
 /// The error's code, looked for where the Admin SDKs look: FCM's own detail, the status name, the

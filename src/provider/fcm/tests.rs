@@ -12,6 +12,8 @@ use crate::provider::testing::{
     self, PATIENCE, RawServer, TOKEN, answer, client, client_with_timeout, message, summary,
 };
 
+mod authorization;
+
 fn at(base_url: Url) -> Fcm {
     with_client(base_url, client())
 }
@@ -20,8 +22,9 @@ fn with_client(base_url: Url, client: Client) -> Fcm {
     let settings = FcmSettings {
         base_url,
         project_id: "shop".to_owned(),
+        account: None,
     };
-    Fcm::new(&settings, client)
+    Fcm::new(settings, client)
 }
 
 fn error(status: &str, own_code: Option<&str>) -> String {

@@ -73,6 +73,19 @@ pub(super) async fn look_up(
     answer(&behavior, || Value::Null)
 }
 
+/// Answers a request that carries no message; `body` makes what a 200 or an error says.
+pub(super) async fn plain(
+    request: &HttpRequest,
+    behavior: &Behavior,
+    body: impl FnOnce(&Behavior) -> Value,
+) -> HttpResponse {
+    wait(behavior).await;
+    match faulty(behavior, request).await {
+        Some(answer) => answer,
+        None => head(behavior).json(body(behavior)),
+    }
+}
+
 /// Stores the message after the latency in a task of its own, which outlives the client's
 /// connection.
 async fn late_accept(

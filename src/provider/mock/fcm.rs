@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::behavior::Target;
 use super::dialect::{self, Dialect};
+use super::google::Google;
 use super::state::{Accepted, State};
 use crate::payment::Channel;
 
@@ -96,10 +97,14 @@ pub(super) fn routes(config: &mut web::ServiceConfig) {
 
 async fn send(
     state: web::Data<State>,
+    google: web::Data<Google>,
     request: HttpRequest,
     project: web::Path<String>,
     body: web::Bytes,
 ) -> HttpResponse {
+    if let Some(refusal) = google.refuse(&request) {
+        return refusal;
+    }
     let parsed = match serde_json::from_slice::<Request>(&body) {
         Ok(parsed) => parsed,
         Err(problem) => return refuse(&format!("Invalid JSON payload received. {problem}"), None),

@@ -7,6 +7,7 @@ mod behavior;
 mod control;
 mod dialect;
 mod fcm;
+mod google;
 mod reset;
 mod sms;
 mod state;
@@ -23,6 +24,7 @@ use url::Url;
 pub use behavior::{Behavior, Fault, InvalidBehavior, Target};
 pub use state::Accepted;
 
+use google::Google;
 use state::State;
 
 /// As common servers have it, and longer than the clients keep an idle connection.
@@ -32,25 +34,39 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 #[derive(Debug, Clone, Copy)]
 pub struct Mock {
     workers: usize,
+    google_auth: bool,
 }
 
 /// Mock providers that are running; dropping it stops them.
 pub struct RunningMock {
     addr: SocketAddr,
     state: Arc<State>,
+    google: Arc<Google>,
     server: ServerHandle,
 }
 
 impl Default for Mock {
     fn default() -> Self {
-        Self { workers: 1 }
+        Self {
+            workers: 1,
+            google_auth: false,
+        }
     }
 }
 
 impl Mock {
     /// How many threads serve requests.
     pub fn workers(self, workers: usize) -> Self {
-        Self { workers }
+        Self { workers, ..self }
+    }
+
+    /// FCM then takes only requests with an access token of the mock's own token endpoint. A token
+    /// that comes unasked is checked in any case.
+    pub fn with_google_auth(self) -> Self {
+        Self {
+            google_auth: true,
+            ..self
+        }
     }
 
     /// Starts with one thread on `bind`; port 0 takes a free one.
@@ -77,8 +93,18 @@ impl Mock {
     /// Outside a tokio runtime.
     pub fn run(self, bind: SocketAddr) -> io::Result<RunningMock> {
         let state = Arc::new(State::default());
-        let shared = web::Data::from(Arc::clone(&state));
-        let server = HttpServer::new(move || App::new().app_data(shared.clone()).configure(routes))
+        let google = Arc::new(Google::new(self.google_auth));
+        let shared = (
+            web::Data::from(Arc::clone(&state)),
+            web::Data::from(Arc::clone(&google)),
+        );
+        let app = move || {
+            App::new()
+                .app_data(shared.0.clone())
+                .app_data(shared.1.clone())
+                .configure(routes)
+        };
+        let server = HttpServer::new(app)
             .on_connect(reset::remember)
             .workers(self.workers)
             .keep_alive(KEEP_ALIVE)
@@ -100,13 +126,16 @@ impl Mock {
         Ok(RunningMock {
             addr,
             state,
+            google,
             server: handle,
         })
     }
 }
 
 fn routes(config: &mut web::ServiceConfig) {
+    // Before the control routes, whose scope takes everything else under `/mock`.
     config
+        .configure(google::routes)
         .configure(control::routes)
         .configure(sms::routes)
         .configure(fcm::routes);
@@ -133,6 +162,17 @@ impl RunningMock {
         let mut url = self.base_url();
         url.set_path("/sms");
         url
+    }
+
+    /// The key file of a service account whose tokens come from this mock, as
+    /// `GET /mock/service-account` gives it.
+    pub fn service_account(&self) -> String {
+        google::key_file(&self.addr.to_string()).to_string()
+    }
+
+    /// From now on FCM takes none of the access tokens that were given out.
+    pub fn revoke_tokens(&self) {
+        self.google.revoke_tokens();
     }
 
     /// What was accepted, oldest first.

@@ -11,6 +11,7 @@ use crate::provider::client::{Client, Failure, Reply, endpoint};
 use crate::provider::testing::{self, PATIENCE, PHONE, TOKEN, client, client_with_timeout};
 
 mod formats;
+mod google;
 
 const OTHER_PHONE: &str = "+821087654321";
 

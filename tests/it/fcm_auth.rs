@@ -1,0 +1,159 @@
+//! Push with a service account: the access token of Google's endpoint, from the key in a file to
+//! the log.
+
+use std::time::Duration;
+
+use paybell::provider::client::plain_http;
+use paybell::provider::mock::{Behavior, Mock, RunningMock, Target};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::support::app::{Settings, TestApp, notification, payment};
+use crate::support::client::{Client, outcomes};
+use crate::support::database::Database;
+use crate::support::on_both_databases;
+use crate::support::process::Process;
+use crate::support::wait::until;
+
+const ACCESS_TOKEN: &str = "ya29.access-token-of-the-service-account";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn mock() -> RunningMock {
+    let any_port = ([127, 0, 0, 1], 0).into();
+    Mock::default().with_google_auth().run(any_port).unwrap()
+}
+
+/// The key that the mock gives to anybody, in a file.
+async fn key_file(mock: &RunningMock) -> NamedTempFile {
+    let url = format!("{}mock/service-account", mock.base_url());
+    let key = plain_http(PATIENCE).unwrap().get(url).send().await.unwrap();
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), key.bytes().await.unwrap()).unwrap();
+    file
+}
+
+fn settings(database: &Database, mock: &RunningMock, key: &NamedTempFile) -> Settings {
+    Settings::new(database, mock)
+        .with("FCM_PROJECT_ID", "")
+        .with("GOOGLE_APPLICATION_CREDENTIALS", key.path().display())
+}
+
+fn push(order_id: &str) -> Value {
+    payment(
+        order_id,
+        &json!([{ "channel": "fcm", "to": "a-registration-token" }]),
+    )
+}
+
+fn behave(mock: &RunningMock, behavior: Value) {
+    let behavior: Behavior = serde_json::from_value(behavior).unwrap();
+    mock.set_behavior(Target::Token, behavior).unwrap();
+}
+
+/// Waits until the row's history ends with this outcome; returns the row.
+async fn row_after(client: &Client, id: &str, outcome: &str) -> Value {
+    until(outcome, PATIENCE, async || {
+        let row = client.row(id).await;
+        (outcomes(&row).last() == Some(&outcome)).then_some(row)
+    })
+    .await
+}
+
+on_both_databases! {
+    /// Many pushes, one token, in the project that the key names.
+    async fn pushes_arrive_with_one_token(database: Database) {
+        let mock = mock();
+        let key = key_file(&mock).await;
+        let settings = settings(&database, &mock, &key);
+        let app = TestApp::start_over(database, mock, settings).await;
+        for n in 0..20 {
+            let answer = app.pay(&push(&format!("order-{n}"))).await;
+            let row = app.row_in(&notification(&answer, 0), "SENT").await;
+            assert_eq!(row["attempts"], 1);
+            assert_eq!(row["history"], json!([]));
+        }
+        let (ended, mock) = app.stop().await;
+        ended.unwrap();
+        let arrived = mock.messages();
+        assert_eq!(arrived.len(), 20);
+        assert!(arrived[0].id.starts_with("projects/demo-project/messages/"));
+        assert_eq!(mock.requests(Target::Token), 1);
+    }
+}
+
+on_both_databases! {
+    /// The token endpoint goes away and then refuses the key: no attempt is counted, everything
+    /// arrives in the end, and neither token nor key is in the log at `trace`.
+    async fn a_token_endpoint_that_fails_costs_nothing_and_nothing_is_told(database: Database) {
+        let mock = mock();
+        let key = key_file(&mock).await;
+        let settings = settings(&database, &mock, &key)
+            .with("RUST_LOG", "trace")
+            .with("BACKOFF_MAX_MS", 500);
+        let process = Process::serve(&settings).await;
+        let client = process.client();
+        behave(&mock, json!({ "body": { "access_token": ACCESS_TOKEN } }));
+        let answer = client.pay(&push("order-1")).await;
+        client.row_in(&notification(&answer, 0), "SENT").await;
+
+        mock.revoke_tokens();
+        behave(&mock, json!({ "status": 503 }));
+        let answer = client.pay(&push("order-2")).await;
+        let id = notification(&answer, 0);
+        let row = row_after(&client, &id, "deferred").await;
+        assert_eq!(row["last_error"], "no access token: internal_failure");
+
+        let refusal = json!({ "error": "invalid_grant", "error_description": "Bad key." });
+        behave(&mock, json!({ "status": 400, "body": refusal }));
+        let row = row_after(&client, &id, "misconfigured").await;
+        assert_eq!(row["last_error"], "no access token: invalid_grant: Bad key.");
+        assert_eq!((&row["status"], &row["attempts"]), (&json!("PENDING"), &json!(0)));
+
+        // The one that was revoked is no longer taken, and this one is.
+        behave(&mock, json!({ "body": { "access_token": format!("{ACCESS_TOKEN}-2") } }));
+        let row = client.row_in(&id, "SENT").await;
+        assert_eq!(row["attempts"], 1);
+        assert_eq!(mock.messages().len(), 2);
+
+        process.signal("TERM");
+        let ended = process.ended(PATIENCE).await;
+        assert_eq!(ended.code, Some(0), "{:#?}", ended.log);
+        assert_untold(&format!("{}{row}", ended.log.join("\n")), &key);
+    }
+}
+
+/// Neither the token, nor a piece of the key, nor a signed request: not as text, not as bytes.
+fn assert_untold(text: &str, key: &NamedTempFile) {
+    assert!(text.contains("refuses the service-account key"), "{text}");
+    let key: Value = serde_json::from_slice(&std::fs::read(key.path()).unwrap()).unwrap();
+    let pem = key["private_key"].as_str().unwrap();
+    let pieces = pem.lines().map(|line| &line[..line.len().min(16)]);
+    // How the header of every JSON Web Token begins.
+    for secret in pieces.chain([&ACCESS_TOKEN[..16], "eyJhbGci"]) {
+        let bytes: Vec<String> = secret.bytes().map(|byte| byte.to_string()).collect();
+        for spelling in [secret, &bytes.join(", "), &bytes.join(",")] {
+            assert!(!text.contains(spelling), "{spelling} is told");
+        }
+    }
+}
+
+/// A bad key is a fault of the configuration, told at once and without its content.
+#[tokio::test]
+async fn a_bad_key_stops_the_start() {
+    let mock = mock();
+    let key = key_file(&mock).await;
+    let text = std::fs::read_to_string(key.path()).unwrap();
+    std::fs::write(key.path(), text.replace("client_email", "client_mail")).unwrap();
+    let program = env!("CARGO_BIN_EXE_paybell");
+    let run = tokio::process::Command::new(program)
+        .arg("serve")
+        .env_clear()
+        .env("GOOGLE_APPLICATION_CREDENTIALS", key.path())
+        .current_dir(std::env::temp_dir())
+        .output();
+    let output = tokio::time::timeout(PATIENCE, run).await.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("lacks client_email: give the path"), "{told}");
+    assert!(!told.contains("PRIVATE KEY"), "{told}");
+}
