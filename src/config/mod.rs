@@ -15,10 +15,11 @@ mod messages;
 mod outbox;
 mod postgres_url;
 mod reader;
+mod sms;
 mod summary;
 pub mod variables;
 
-pub use channels::{FcmConfig, ProxyUrl, SmsConfig};
+pub use channels::{FcmConfig, ProxyUrl};
 pub use database::{DatabaseConfig, DatabaseUrl};
 pub use env::Env;
 pub use http::{ApiKey, HttpConfig, SAMPLE_ADMIN_TOKEN};
@@ -27,6 +28,7 @@ pub use messages::MessageDefaults;
 pub use outbox::OutboxConfig;
 pub use postgres_url::{PostgresUrl, RootCert, SslMode};
 pub use reader::{ConfigErrors, Fault};
+pub use sms::SmsConfig;
 pub use summary::Summary;
 
 use reader::{Faulty, Reader};

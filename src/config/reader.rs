@@ -80,7 +80,9 @@ impl<'env> Reader<'env> {
 
     /// The text of a variable: as set, else its default.
     pub(super) fn text(&self, variable: Variable) -> Option<&'env str> {
-        self.env.get(variable.name()).or(variable.default())
+        self.env
+            .get(variable.name())
+            .or_else(|| self.env.default_of(variable))
     }
 
     /// Reads a variable that may be unset. `parse` says in its error what is wrong and how to mend

@@ -5,11 +5,15 @@
 
 mod behavior;
 mod control;
+pub mod credentials;
 mod dialect;
 mod fcm;
 mod reset;
+mod sens;
 mod sms;
+mod solapi;
 mod state;
+mod twilio;
 
 use std::io;
 use std::net::SocketAddr;
@@ -105,6 +109,10 @@ impl Mock {
 fn routes(config: &mut web::ServiceConfig) {
     config
         .configure(control::routes)
+        // Before the generic gateway, whose scope would swallow paths under /sms.
+        .configure(sens::routes)
+        .configure(solapi::routes)
+        .configure(twilio::routes)
         .configure(sms::routes)
         .configure(fcm::routes);
 }
@@ -115,7 +123,7 @@ impl RunningMock {
         self.addr
     }
 
-    /// The base URL of FCM, and of the control routes under `/mock`.
+    /// The base URL of FCM, Twilio, Solapi and SENS, and of the control routes under `/mock`.
     ///
     /// # Panics
     ///
