@@ -8,3 +8,7 @@ pub mod sens;
 pub mod solapi;
 pub mod twilio;
 mod verdict;
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod testing;
