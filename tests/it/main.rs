@@ -9,5 +9,6 @@
     reason = "a test may panic: that is how it fails"
 )]
 
+mod dialects;
 mod smoke;
 mod support;
