@@ -17,10 +17,14 @@ use crate::metrics::Metrics;
 use crate::outbox::{Providers, Running};
 use crate::payment::Channel;
 use crate::payment::request::Rules;
+use crate::payment::sms_text::SmsText;
 use crate::provider::Provider;
 use crate::provider::client::{Client, ClientError, ClientSettings};
 use crate::provider::fcm::{Fcm, FcmSettings};
-use crate::provider::sms::http::{HttpSms, HttpSmsSettings};
+use crate::provider::sms::http::HttpSms;
+use crate::provider::sms::sens::Sens;
+use crate::provider::sms::solapi::Solapi;
+use crate::provider::sms::twilio::Twilio;
 use crate::store::{Store, StoreError};
 
 /// Of the grace, what is kept for the engine after the HTTP server has stopped.
@@ -74,6 +78,7 @@ impl Application {
         let metrics = Metrics::new();
         let providers = providers(&config)?;
         let channels: Vec<Channel> = providers.iter().map(|(channel, _)| *channel).collect();
+        let sms_text = sms_text(&providers);
         for channel in Channel::ALL {
             if !channels.contains(&channel) {
                 warn!(%channel, "this channel is not configured: its rows wait");
@@ -93,6 +98,7 @@ impl Application {
                 region: config.messages.region,
                 default_locale: config.messages.locale,
                 channels,
+                sms_text,
             },
             api_keys: api_keys(&config),
             admin_token: config.http.admin_token.as_ref().map(AdminToken::new),
@@ -213,7 +219,7 @@ fn api_keys(config: &Config) -> ApiKeys {
 fn providers(config: &Config) -> Result<Providers, AppError> {
     let mut providers = Providers::new();
     if let Some(sms) = &config.sms {
-        providers.push((Channel::Sms, sms_provider(sms, client(config)?)));
+        providers.push((Channel::Sms, sms_provider(sms.clone(), client(config)?)));
     }
     if let Some(FcmConfig {
         base_url,
@@ -231,20 +237,20 @@ fn providers(config: &Config) -> Result<Providers, AppError> {
     Ok(providers)
 }
 
-fn sms_provider(config: &SmsConfig, client: Client) -> Arc<dyn Provider> {
+/// What the provider of text messages can carry.
+fn sms_text(providers: &Providers) -> SmsText {
+    let mut all = providers.iter();
+    all.find(|(channel, _)| *channel == Channel::Sms)
+        .map(|(_, provider)| provider.sms_text())
+        .unwrap_or_default()
+}
+
+fn sms_provider(config: SmsConfig, client: Client) -> Arc<dyn Provider> {
     match config {
-        SmsConfig::Http {
-            base_url,
-            from,
-            api_key,
-        } => Arc::new(HttpSms::new(
-            HttpSmsSettings {
-                base_url: base_url.clone(),
-                from: from.clone(),
-                api_key: api_key.clone(),
-            },
-            client,
-        )),
+        SmsConfig::Http(settings) => Arc::new(HttpSms::new(settings, client)),
+        SmsConfig::Twilio(settings) => Arc::new(Twilio::new(settings, client)),
+        SmsConfig::Solapi(settings) => Arc::new(Solapi::new(settings, client)),
+        SmsConfig::Sens(settings) => Arc::new(Sens::new(settings, client)),
     }
 }
 

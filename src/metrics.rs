@@ -219,7 +219,7 @@ impl Metrics {
     /// A provider answered a look-up.
     pub fn look_up(&self, provider: &'static str, found: &LookUp) {
         let outcome = match found {
-            LookUp::Found { .. } => "found",
+            LookUp::Found { .. } | LookUp::Candidates { .. } => "found",
             LookUp::NeverSeen => "never_seen",
             LookUp::Unsupported => "unsupported",
             LookUp::Failed { .. } => "failed",

@@ -1,70 +1,15 @@
-//! The SMS channel, and the way to all providers.
+//! What all channels share, and the way to all providers.
 //!
-//! - `SMS_PROVIDER`: the dialect; only `http` so far
-//! - `SMS_BASE_URL`: of the SMS gateway; unset: SMS is off
-//! - `SMS_FROM`: sender of text messages
-//! - `SMS_API_KEY`: bearer token of the gateway
 //! - `PROVIDER_PROXY`: URL of an outbound HTTP proxy
 
 use std::fmt;
 
-use secrecy::SecretString;
 use url::{Host, Url};
 
 use super::fcm::FcmConfig;
-use super::reader::{Faulty, Reader, visible_ascii};
+use super::reader::{Faulty, Reader};
+use super::sms::SmsConfig;
 use super::{mask, variables};
-
-/// The SMS channel, one variant per dialect.
-#[derive(Debug, Clone)]
-pub enum SmsConfig {
-    /// The generic JSON gateway.
-    Http {
-        /// Without user info, query and fragment.
-        base_url: Url,
-        /// Sender, when the gateway wants one.
-        from: Option<String>,
-        /// Bearer token, when the gateway wants one.
-        api_key: Option<SecretString>,
-    },
-}
-
-/// A dialect by its name in `SMS_PROVIDER`.
-enum SmsProvider {
-    Http,
-}
-
-impl SmsConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, Faulty> {
-        let provider = reader.required(variables::SMS_PROVIDER, parse_provider);
-        let base_url = reader.optional(variables::SMS_BASE_URL, base_url);
-        let from = reader.optional(variables::SMS_FROM, plain_text);
-        let api_key = reader.optional(variables::SMS_API_KEY, |text| {
-            visible_ascii(text).map(SecretString::from)
-        });
-        let (from, api_key) = (from?, api_key?);
-        match (provider?, base_url?) {
-            (SmsProvider::Http, Some(base_url)) => {
-                if api_key.is_some() && leaves_in_the_clear(&base_url) {
-                    reader.warn("SMS_API_KEY is sent unencrypted: use an https SMS_BASE_URL");
-                }
-                Ok(Some(Self::Http {
-                    base_url,
-                    from,
-                    api_key,
-                }))
-            }
-            (SmsProvider::Http, None) => {
-                if from.is_some() || api_key.is_some() {
-                    reader.warn(
-                        "SMS_FROM and SMS_API_KEY have no effect without SMS_BASE_URL: SMS is off",
-                    );
-                }
-                Ok(None)
-            }
-        }
-    }
-}
 
 /// A service that can tell nobody anything is surely not meant.
 pub(super) fn require_one(
@@ -108,16 +53,6 @@ impl fmt::Debug for ProxyUrl {
     }
 }
 
-fn parse_provider(text: &str) -> Result<SmsProvider, String> {
-    match text {
-        "http" => Ok(SmsProvider::Http),
-        "twilio" | "solapi" | "sens" => {
-            Err("is not in this version, which speaks http only: use http".to_owned())
-        }
-        _ => Err("is not a provider: use http".to_owned()),
-    }
-}
-
 fn http_url(text: &str) -> Result<Url, String> {
     let example = "write for example https://gateway.example:8443/path";
     let url = Url::parse(text).map_err(|error| format!("is not a URL ({error}): {example}"))?;
@@ -150,7 +85,7 @@ pub(super) fn leaves_in_the_clear(url: &Url) -> bool {
     url.scheme() == "http" && !loopback
 }
 
-fn plain_text(text: &str) -> Result<String, String> {
+pub(super) fn plain_text(text: &str) -> Result<String, String> {
     if text.chars().any(char::is_control) {
         return Err("holds a control character: leave it out".to_owned());
     }

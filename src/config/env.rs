@@ -91,6 +91,11 @@ impl Env {
             .filter(|value| !value.is_empty())
     }
 
+    /// A variable's value when it is unset, given the others.
+    pub(super) fn default_of(&self, variable: variables::Variable) -> Option<&'static str> {
+        variable.default_with(self.get(variables::SMS_PROVIDER.name()))
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }

@@ -16,10 +16,11 @@ mod messages;
 mod outbox;
 mod postgres_url;
 mod reader;
+mod sms;
 mod summary;
 pub mod variables;
 
-pub use channels::{ProxyUrl, SmsConfig};
+pub use channels::ProxyUrl;
 pub use database::{DatabaseConfig, DatabaseUrl};
 pub use env::Env;
 pub use fcm::FcmConfig;
@@ -29,6 +30,7 @@ pub use messages::MessageDefaults;
 pub use outbox::OutboxConfig;
 pub use postgres_url::{PostgresUrl, RootCert, SslMode};
 pub use reader::{ConfigErrors, Fault};
+pub use sms::SmsConfig;
 pub use summary::Summary;
 
 use reader::{Faulty, Reader};

@@ -80,7 +80,9 @@ impl<'env> Reader<'env> {
 
     /// The text of a variable: as set, else its default.
     pub(super) fn text(&self, variable: Variable) -> Option<&'env str> {
-        self.env.get(variable.name()).or(variable.default())
+        self.env
+            .get(variable.name())
+            .or_else(|| self.env.default_of(variable))
     }
 
     /// Whether a variable has a value other than its default.

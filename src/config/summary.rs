@@ -18,7 +18,7 @@ impl Summary {
     /// Works on a faulty environment, too.
     pub fn of(env: &Env) -> Self {
         let line = |variable: &variables::Variable| {
-            let value = match (env.get(variable.name()), variable.default()) {
+            let value = match (env.get(variable.name()), env.default_of(*variable)) {
                 (Some(text), _) => mask::shown(*variable, text),
                 (None, Some(default)) => format!("{default} (default)"),
                 (None, None) => "(not set)".to_owned(),

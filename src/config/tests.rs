@@ -87,8 +87,7 @@ fn every_fault_names_variable_value_and_remedy() {
         ("DEFAULT_REGION", "XX", "ISO 3166"),
         ("DEFAULT_REGION", "KOR", "ISO 3166"),
         ("DEFAULT_LOCALE", "fr", "use ko or en"),
-        ("SMS_PROVIDER", "twilio", "use http"),
-        ("SMS_PROVIDER", "pigeon", "use http"),
+        ("SMS_PROVIDER", "pigeon", "use http, twilio, solapi or sens"),
         (
             "SMS_BASE_URL",
             "127.0.0.1:9090",
@@ -266,6 +265,8 @@ fn channels_are_on_when_complete_and_one_must_be() {
         config.warnings
     );
 }
+
+mod sms;
 
 #[test]
 fn probable_mistakes_are_warned_of() {

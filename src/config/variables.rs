@@ -23,6 +23,7 @@ pub(super) enum Shown {
 pub struct Variable {
     name: &'static str,
     default: Option<&'static str>,
+    with_twilio: Option<&'static str>,
     shown: Shown,
 }
 
@@ -32,9 +33,17 @@ impl Variable {
         self.name
     }
 
-    /// Its value when it is unset or empty.
+    /// Its value when it is unset or empty, with the generic gateway.
     pub fn default(self) -> Option<&'static str> {
         self.default
+    }
+
+    /// Its default with this provider of text messages. Twilio may take 26 s for an answer.
+    pub(super) fn default_with(self, sms_provider: Option<&str>) -> Option<&'static str> {
+        match sms_provider {
+            Some("twilio") => self.with_twilio.or(self.default),
+            _ => self.default,
+        }
     }
 
     pub(super) fn shown(self) -> Shown {
@@ -43,11 +52,12 @@ impl Variable {
 }
 
 macro_rules! variables {
-    ($($name:ident $shown:ident $($default:literal)?;)*) => {
+    ($($name:ident $shown:ident $($default:literal)? $(, twilio $with_twilio:literal)?;)*) => {
         $(
             pub(super) const $name: Variable = Variable {
                 name: stringify!($name),
                 default: variables!(@default $($default)?),
+                with_twilio: variables!(@default $($with_twilio)?),
                 shown: Shown::$shown,
             };
         )*
@@ -76,15 +86,22 @@ variables! {
     SMS_BASE_URL Url;
     SMS_FROM Plain;
     SMS_API_KEY Secret;
+    TWILIO_ACCOUNT_SID Plain;
+    TWILIO_AUTH_TOKEN Secret;
+    SOLAPI_API_KEY Secret;
+    SOLAPI_API_SECRET Secret;
+    SENS_SERVICE_ID Plain;
+    SENS_ACCESS_KEY Secret;
+    SENS_SECRET_KEY Secret;
 
     GOOGLE_APPLICATION_CREDENTIALS Path;
     FCM_PROJECT_ID Plain;
     FCM_BASE_URL Url "https://fcm.googleapis.com";
 
-    PROVIDER_TIMEOUT_MS Plain "10000";
+    PROVIDER_TIMEOUT_MS Plain "10000", twilio "30000";
     PROVIDER_PROXY Url;
 
-    OUTBOX_LEASE_SECS Plain "20";
+    OUTBOX_LEASE_SECS Plain "20", twilio "45";
     OUTBOX_POLL_INTERVAL_MS Plain "1000";
     OUTBOX_BATCH_SIZE Plain "200";
     OUTBOX_QUEUE_CAPACITY Plain "1000";

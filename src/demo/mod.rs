@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::app::{AppError, Application, signals};
 use crate::config::{Config, ConfigErrors, Env};
 use crate::provider::client::ClientError;
-use crate::provider::mock::{Mock, RunningMock};
+use crate::provider::mock::{Mock, RunningMock, credentials};
 use screen::Screen;
 use watch::Watcher;
 
@@ -50,6 +50,69 @@ pub struct DemoArgs {
 pub enum SmsDialect {
     /// The generic JSON gateway
     Http,
+    /// Twilio Messages
+    Twilio,
+    /// Solapi
+    Solapi,
+    /// Naver Cloud SENS
+    Sens,
+}
+
+impl SmsDialect {
+    /// The settings that reach the mock in this dialect.
+    fn settings(self, mock: &RunningMock) -> Vec<(&'static str, String)> {
+        let base_url = match self {
+            Self::Http => mock.sms_base_url(),
+            Self::Twilio | Self::Solapi | Self::Sens => mock.base_url(),
+        };
+        let settings: &[(&str, &str)] = match self {
+            Self::Http => &[("SMS_PROVIDER", "http")],
+            Self::Twilio => &[
+                ("SMS_PROVIDER", "twilio"),
+                ("SMS_FROM", credentials::TWILIO_FROM),
+                ("TWILIO_ACCOUNT_SID", credentials::TWILIO_ACCOUNT_SID),
+                ("TWILIO_AUTH_TOKEN", credentials::TWILIO_AUTH_TOKEN),
+            ],
+            Self::Solapi => &[
+                ("SMS_PROVIDER", "solapi"),
+                ("SMS_FROM", credentials::KOREAN_FROM),
+                ("SOLAPI_API_KEY", credentials::SOLAPI_API_KEY),
+                ("SOLAPI_API_SECRET", credentials::SOLAPI_API_SECRET),
+            ],
+            Self::Sens => &[
+                ("SMS_PROVIDER", "sens"),
+                ("SMS_FROM", credentials::KOREAN_FROM),
+                ("SENS_SERVICE_ID", credentials::SENS_SERVICE_ID),
+                ("SENS_ACCESS_KEY", credentials::SENS_ACCESS_KEY),
+                ("SENS_SECRET_KEY", credentials::SENS_SECRET_KEY),
+            ],
+        };
+        let settings = settings
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        settings
+            .chain([("SMS_BASE_URL", base_url.to_string())])
+            .collect()
+    }
+
+    /// As it is called on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Twilio => "twilio",
+            Self::Solapi => "solapi",
+            Self::Sens => "sens",
+        }
+    }
+
+    /// The status with which a gateway of this dialect says that it did not take the message.
+    fn refusal(self) -> u16 {
+        match self {
+            Self::Http => 503,
+            // Of a 503 they leave it open, and it would be asked about first.
+            Self::Twilio | Self::Solapi | Self::Sens => 429,
+        }
+    }
 }
 
 /// All sample notifications are SENT within this time, or something is wrong.
@@ -102,6 +165,8 @@ pub(crate) struct Stage {
     pub http: reqwest::Client,
     /// The database file.
     pub database: PathBuf,
+    /// The dialect that the text messages are sent in.
+    pub sms: SmsDialect,
 }
 
 /// Shows the demo.
@@ -142,15 +207,12 @@ struct Service {
 }
 
 async fn set_up(args: &DemoArgs, database: PathBuf) -> Result<(Stage, Service), DemoError> {
-    let mock = match args.sms {
-        SmsDialect::Http => Mock::start(([127, 0, 0, 1], 0).into())?,
-    };
+    let mock = Mock::start(([127, 0, 0, 1], 0).into())?;
     let admin_token = Uuid::new_v4().simple().to_string();
     let settings = [
         ("DATABASE_URL", format!("sqlite://{}", database.display())),
         ("BIND_ADDR", args.bind.to_string()),
         ("ADMIN_TOKEN", admin_token.clone()),
-        ("SMS_BASE_URL", mock.sms_base_url().to_string()),
         ("FCM_BASE_URL", mock.base_url().to_string()),
         ("FCM_PROJECT_ID", "demo-project".to_owned()),
         // What is told as the time of the next try should be it.
@@ -158,6 +220,7 @@ async fn set_up(args: &DemoArgs, database: PathBuf) -> Result<(Stage, Service), 
     ];
     let env: Env = settings
         .into_iter()
+        .chain(args.sms.settings(&mock))
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
     let config = Config::from_env(&env).map_err(DemoError::Config)?;
@@ -179,6 +242,7 @@ async fn set_up(args: &DemoArgs, database: PathBuf) -> Result<(Stage, Service), 
         mock,
         http,
         database,
+        sms: args.sms,
     };
     Ok((stage, Service { task, stop }))
 }

@@ -34,11 +34,12 @@ impl Screen {
         print(&format!(
             "Paybell demo: payments come in over HTTP, their SMS and push notifications arrive.\n\n\
              \x20 database   {} (embedded SQLite)\n\
-             \x20 providers  mock SMS gateway and mock FCM on {}\n\
+             \x20 providers  mock SMS gateway ({}) and mock FCM on {}\n\
              \x20 server     {}\n\n\
              Four payments are posted; the SMS gateway refuses the one of unlucky-1 twice before it \
              takes it.\nAmounts are in the currency's minor unit.\n\n",
             stage.database.display(),
+            stage.sms.name(),
             trimmed(&stage.mock.base_url()),
             trimmed(&stage.server),
         ))

@@ -43,7 +43,7 @@ pub async fn tell(stage: &Stage, screen: &Screen) -> Result<Vec<Uuid>, DemoError
     let unlucky = Behavior {
         to: Some(UNLUCKY.to_owned()),
         times: Some(2),
-        status: Some(503),
+        status: Some(stage.sms.refusal()),
         ..Behavior::default()
     };
     stage

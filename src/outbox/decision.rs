@@ -85,6 +85,17 @@ impl Policy {
                 let sent = self.sent(row, provider_message_id, Happening::FoundOnLookup, timing);
                 AfterLookUp::Settle(Box::new(sent))
             }
+            (
+                LookUp::Candidates {
+                    provider_message_ids,
+                },
+                _,
+            ) => {
+                let oldest = provider_message_ids.into_iter().next();
+                let mut sent = self.sent(row, oldest, Happening::FoundOnLookup, timing);
+                sent.by_likeness = true;
+                AfterLookUp::Settle(Box::new(sent))
+            }
             (LookUp::NeverSeen, None) => AfterLookUp::Send { known_unsent: true },
             (LookUp::NeverSeen, Some(reason)) => {
                 let mut settlement = self.out_of_budget(row, reason);
@@ -332,6 +343,7 @@ fn unchanged(row: &HeldRow) -> Settlement {
         delay: Duration::ZERO,
         last_error: None,
         provider_message_id: None,
+        by_likeness: false,
         history: None,
     }
 }

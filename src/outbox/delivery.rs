@@ -12,7 +12,7 @@ use super::held::Held;
 use crate::metrics::Metrics;
 use crate::payment::{Payload, Recipient};
 use crate::provider::{LOOK_UP_TIMEOUT, LookUp, Message, Outcome, Provider};
-use crate::store::{HeldRow, Settlement};
+use crate::store::{HeldRow, Settlement, Store};
 
 /// Spared at the end of a lease, for what comes between the last look at it and the last byte.
 const TO_SPARE: Duration = Duration::from_secs(1);
@@ -61,6 +61,8 @@ pub struct Courier {
     pub policy: Policy,
     /// Where outcomes are counted.
     pub metrics: Arc<Metrics>,
+    /// Knows which messages of a provider other rows hold.
+    pub store: Store,
 }
 
 impl Courier {
@@ -121,11 +123,14 @@ impl Courier {
         } else {
             LookUp::Unsupported
         };
+        let found = self.without_those_taken(found).await?;
         self.metrics.look_up(self.provider.name(), &found);
         debug!(?found, "asked about an earlier request");
         let health = match &found {
             LookUp::Failed { .. } => Some(Health::Failing),
-            LookUp::Found { .. } | LookUp::NeverSeen => Some(Health::Well),
+            LookUp::Found { .. } | LookUp::Candidates { .. } | LookUp::NeverSeen => {
+                Some(Health::Well)
+            }
             LookUp::Unsupported => None,
         };
         match self.policy.after_look_up(&held.row, found, timing(began)) {
@@ -135,6 +140,33 @@ impl Courier {
                 health,
             }),
         }
+    }
+
+    /// A message that another row holds is not this row's. Two that ask at once may both be told of
+    /// the same one: the unique index lets one of them have it, and the other asks again.
+    async fn without_those_taken(&self, found: LookUp) -> Result<LookUp, Tried> {
+        let LookUp::Candidates {
+            mut provider_message_ids,
+        } = found
+        else {
+            return Ok(found);
+        };
+        let name = self.provider.name();
+        let taken = self
+            .store
+            .taken_message_ids(name, &provider_message_ids)
+            .await
+            .map_err(|fault| {
+                warn!(%fault, "cannot see which messages other rows hold: let go unsent");
+                Step::Release.asked(Health::Well)
+            })?;
+        provider_message_ids.retain(|id| !taken.contains(id));
+        Ok(match provider_message_ids.is_empty() {
+            true => LookUp::NeverSeen,
+            false => LookUp::Candidates {
+                provider_message_ids,
+            },
+        })
     }
 
     async fn send(&self, row: &HeldRow, message: &Message, known_unsent: bool) -> Tried {

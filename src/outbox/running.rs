@@ -257,6 +257,7 @@ impl Assembly<'_> {
                 provider,
                 policy: self.policy(),
                 metrics: Arc::clone(self.metrics),
+                store: self.store.clone(),
             },
             store: self.store.clone(),
             holder: self.holder,

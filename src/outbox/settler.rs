@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use super::held::Held;
@@ -20,6 +20,9 @@ const BATCH: usize = 512;
 
 /// Between two tries to write while the database is away.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// Before a row asks again whose find another row took: the other is settled by then.
+const ASK_AGAIN_IN: Duration = Duration::from_millis(200);
 
 /// Something to write about a row; dropped, with its row and permit, once it is written.
 #[derive(Debug)]
@@ -141,12 +144,18 @@ impl Settler {
         }
     }
 
-    /// An acceptance is a fact, even under an id that the provider gave twice: it is written
+    /// A message that was found by its likeness and that another row took meanwhile is not this
+    /// row's: it asks again. An acceptance is a fact, even under an id that the provider gave twice: it is written
     /// without. Anything else that is refused heals when its lease ends.
     fn write_what_fits(&mut self, fault: &StoreError, jobs: Vec<Job>) {
         for mut job in jobs {
             let id = job.held.row.id.0;
             match &mut job.settlement {
+                Some(settlement) if settlement.by_likeness => {
+                    info!(outbox.id = %id, "another row took the message found: asking again");
+                    **settlement = settlement.asked_again(ASK_AGAIN_IN);
+                    self.kept.push(job);
+                }
                 Some(settlement) if settlement.provider_message_id.is_some() => {
                     error!(%fault, outbox.id = %id, "written without the provider's id");
                     settlement.provider_message_id = None;

@@ -7,6 +7,7 @@
 pub mod currency;
 pub mod recipient;
 pub mod request;
+pub mod sms_text;
 pub mod status;
 pub mod text;
 

@@ -18,6 +18,7 @@ use uuid::Uuid;
 pub use faults::{Fault, Faults};
 pub use notification::{MAX_NOTIFICATIONS, NotificationRequest};
 
+use super::sms_text::SmsText;
 use super::text::{self, Event, PaymentFacts};
 use super::{Channel, Currency, Locale, Notification, Payload, Payment};
 use crate::payment::recipient::Region;
@@ -35,6 +36,8 @@ pub struct Rules {
     pub default_locale: Locale,
     /// The channels that have a provider.
     pub channels: Vec<Channel>,
+    /// What the provider of text messages can carry.
+    pub sms_text: SmsText,
 }
 
 /// A valid payment request.
@@ -101,7 +104,7 @@ fn read(body: &[u8], rules: &Rules, faults: &mut Faults) -> Option<PaymentReques
         order_id: &order_id,
     }
     .fingerprint();
-    Some(PaymentRequest {
+    let request = PaymentRequest {
         text_locale: fields::text_locale(locale.as_deref(), rules.default_locale),
         description: description.as_deref().map(fields::unify_newlines),
         order_id,
@@ -113,30 +116,37 @@ fn read(body: &[u8], rules: &Rules, faults: &mut Faults) -> Option<PaymentReques
             .map(notification::Draft::into_request)
             .collect(),
         fingerprint,
-    })
+    };
+    notification::check_rendered(&request, rules, faults);
+    Some(request)
 }
 
 impl PaymentRequest {
+    /// What the templates may speak of.
+    fn facts(&self) -> PaymentFacts<'_> {
+        PaymentFacts {
+            order_id: &self.order_id,
+            amount: self.amount,
+            currency: self.currency,
+            description: self.description.as_deref(),
+        }
+    }
+
     /// The payment, with every message's words fixed for good.
     ///
     /// A body that was left out comes from the templates; so does the title of a push, while an
     /// SMS only has a title when one was given.
     pub fn approve(
-        self,
+        mut self,
         client: &str,
         id: Uuid,
         created_at: DateTime<Utc>,
         mut notification_ids: impl FnMut() -> Uuid,
     ) -> Payment {
-        let facts = PaymentFacts {
-            order_id: &self.order_id,
-            amount: self.amount,
-            currency: self.currency,
-            description: self.description.as_deref(),
-        };
+        let wanted = std::mem::take(&mut self.notifications);
+        let facts = self.facts();
         let locale = self.text_locale;
-        let notifications = self
-            .notifications
+        let notifications = wanted
             .into_iter()
             .map(|wanted| Notification {
                 id: notification_ids(),

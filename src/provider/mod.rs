@@ -18,8 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
+use crate::payment::sms_text::SmsText;
 use crate::payment::{Payload, Recipient};
 
 /// One request to a provider. What is sent is built from the outbox row alone, so that every
@@ -43,6 +45,18 @@ pub struct Message {
     /// engine starts a send only when a whole request fits before it; an adapter that does
     /// something else first, or sends again, looks at it anew.
     pub deadline: Instant,
+}
+
+impl Message {
+    /// The earliest moment at which a request for it can have begun, by the clock of the process
+    /// that recorded it: when its outbox id was made. The epoch when the id does not tell.
+    pub fn recorded_at(&self) -> DateTime<Utc> {
+        let made = self.outbox_id.get_timestamp().map(|at| at.to_unix());
+        made.and_then(|(seconds, nanos)| {
+            DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanos)
+        })
+        .unwrap_or(DateTime::UNIX_EPOCH)
+    }
 }
 
 /// What a provider (or the way to it) said, kept for people: history and `last_error`.
@@ -124,10 +138,16 @@ impl Outcome {
 /// What a provider says when asked about an earlier request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookUp {
-    /// It accepted the message earlier.
+    /// It accepted the message earlier: it knows the reference.
     Found {
         /// Its own id of the message.
         provider_message_id: Option<String>,
+    },
+    /// It keeps no reference. These are all messages that fit: same sender, recipient, text and
+    /// time. One of them is ours, unless another row holds each of them.
+    Candidates {
+        /// Its own ids of them, oldest first; never empty.
+        provider_message_ids: Vec<String>,
     },
     /// It never saw the reference.
     NeverSeen,
@@ -147,6 +167,11 @@ pub enum LookUp {
 pub trait Provider: Send + Sync + 'static {
     /// Name written on the rows and in metrics, for example `http` or `fcm`.
     fn name(&self) -> &'static str;
+
+    /// What it can carry, if it carries text messages; requests are held to it.
+    fn sms_text(&self) -> SmsText {
+        SmsText::Any
+    }
 
     /// Asks the provider to send one message. It is sent again only if the first request was
     /// refused for a cause that is mended at once, and if [`Message::deadline`] allows.

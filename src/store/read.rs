@@ -1,6 +1,6 @@
 //! Reading the outbox for operators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use diesel::dsl::{count_star, min, sql, sum};
 use diesel::prelude::*;
@@ -178,6 +178,26 @@ impl Store {
             diesel::select(now).get_result::<Moment>(conn).await
         })?;
         Ok((due, oldest, now))
+    }
+
+    /// Which of a provider's messages belong to rows already.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn taken_message_ids(
+        &self,
+        provider: &str,
+        message_ids: &[String],
+    ) -> Result<HashSet<String>, StoreError> {
+        let taken: Vec<Option<String>> = on_either!(self, |conn| {
+            outbox::table
+                .filter(outbox::provider.eq(provider))
+                .filter(outbox::provider_message_id.eq_any(message_ids))
+                .select(outbox::provider_message_id)
+                .load(conn)
+                .await
+        })?;
+        Ok(taken.into_iter().flatten().collect())
     }
 
     /// How rows stand that did not take their outcome.

@@ -134,8 +134,27 @@ pub struct Settlement {
     pub last_error: Option<String>,
     /// The provider's id of the message, when accepted.
     pub provider_message_id: Option<String>,
+    /// The message was found by its likeness, not by our name for it: if another row holds its id,
+    /// it is not this row's.
+    pub by_likeness: bool,
     /// The entry for the history; a first attempt that succeeds needs none.
     pub history: Option<HistoryEntry>,
+}
+
+impl Settlement {
+    /// In place of a find that another row has: the row stays in doubt and comes back.
+    pub fn asked_again(&self, delay: Duration) -> Self {
+        Self {
+            status: Status::Pending,
+            reason: None,
+            maybe_sent: true,
+            delay,
+            provider_message_id: None,
+            by_likeness: false,
+            history: None,
+            ..self.clone()
+        }
+    }
 }
 
 /// What the row looks like after a settlement that wrote nothing.

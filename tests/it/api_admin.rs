@@ -162,7 +162,8 @@ on_both_databases! {
 on_both_databases! {
     async fn pages_hold_each_row_once_while_rows_come_and_change(database: Database) {
         let app = TestApp::start(database.clone()).await;
-        let hold = Behavior { status: Some(503), headers: [("Retry-After".to_owned(), "600".to_owned())].into(), ..Behavior::default() };
+        // Slow enough that all are out before the first answer: then the breaker stops none.
+        let hold = Behavior { status: Some(503), latency_ms: 1500, headers: [("Retry-After".to_owned(), "600".to_owned())].into(), ..Behavior::default() };
         app.mock.set_behavior(Target::Sms, hold).unwrap();
         let recipients = (0..19).map(|n| json!({ "channel": "sms", "to": format!("010-1234-{n:04}") }));
         let recipients = Value::Array(recipients.collect());
@@ -187,7 +188,8 @@ on_both_databases! {
             let Some(next) = page["next_cursor"].as_str() else { break };
             cursor = format!("&cursor={next}");
             // Meanwhile one comes, one is canceled, and one already listed is replayed.
-            let new = app.pay(&sms("new", "010-9999-0000")).await;
+            let new = json!([{ "channel": "fcm", "to": "a-token" }]);
+            let new = app.pay(&payment("new", &new)).await;
             app.row_in(&notification(&new, 0), "SENT").await;
             let last = &listed[listed.len() - 1];
             let force = json!({ "force": true });

@@ -20,6 +20,7 @@ mod api_protocol;
 mod bounds;
 mod command_line;
 mod crash;
+mod dialects;
 mod fcm_auth;
 mod isolation;
 mod logs;

@@ -81,14 +81,16 @@ on_both_databases! {
         const ROWS: usize = 50;
         let app = TestApp::start(database).await;
         for n in 0..ROWS {
-            app.mock.set_behavior(Target::Sms, once(n, 429, Some("2"))).unwrap();
+            // Slow enough that all are out before the first answer: then the breaker stops none.
+            let refused = Behavior { latency_ms: 1500, ..once(n, 429, Some("2")) };
+            app.mock.set_behavior(Target::Sms, refused).unwrap();
         }
         let mut ids = Vec::new();
         for n in 0..ROWS {
             ids.push(notification(&app.pay(&one_sms(n)).await, 0));
         }
         let waiting = "SELECT count(*) FROM outbox WHERE next_retry_at IS NOT NULL";
-        until("all rows wait", Duration::from_secs(2), async || {
+        until("all rows wait", Duration::from_secs(10), async || {
             let rows = app.database.number(waiting).await;
             (usize::try_from(rows).unwrap() == ROWS).then_some(())
         })

@@ -203,6 +203,7 @@ fn the_worst_fault_decides_the_class() {
         region: Region::KR,
         default_locale: Locale::Ko,
         channels: Channel::ALL.to_vec(),
+        sms_text: Default::default(),
     };
     let problem = |body: &str| Problem::from(request::parse(body.as_bytes(), &rules).unwrap_err());
     assert!(matches!(problem("{"), Problem::MalformedBody(faults) if faults.len() == 1));

@@ -5,12 +5,13 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::Rules;
 use super::faults::{Faults, Pointer};
 use super::fields::{Lines, check_text, quoted, unify_newlines};
 use super::fingerprint::CanonicalNotification;
 use super::json::{self, Object};
-use crate::payment::text::{MAX_BODY_CHARS, MAX_TITLE_CHARS};
+use super::{PaymentRequest, Rules};
+use crate::payment::sms_text::{Part, SmsText};
+use crate::payment::text::{self, Event, MAX_BODY_CHARS, MAX_TITLE_CHARS};
 use crate::payment::{Channel, Recipient};
 
 /// Most notifications of one payment.
@@ -144,6 +145,47 @@ fn refuse_repetition(
     }
 }
 
+/// Standard texts hold the caller's words too: whether the provider can carry them shows when they
+/// are rendered.
+pub(super) fn check_rendered(request: &PaymentRequest, rules: &Rules, faults: &mut Faults) {
+    if rules.sms_text == SmsText::Any {
+        return;
+    }
+    let at = Pointer::root().field("notifications");
+    for (index, wanted) in request.notifications.iter().enumerate() {
+        if wanted.channel != Channel::Sms || wanted.body.is_some() {
+            continue;
+        }
+        let facts = request.facts();
+        let event = Event::PaymentApproved;
+        let standard = text::render(event, wanted.channel, request.text_locale, &facts);
+        let title = wanted.title.as_deref();
+        for (part, fault) in rules.sms_text.faults(title, Some(&standard.body)) {
+            if part == Part::Body {
+                let detail = format!("is left out, and the standard text of this payment {fault}");
+                faults.rule(&at.index(index).field("body"), detail);
+            }
+        }
+    }
+}
+
+/// Whether the provider of text messages can carry the words that were given.
+fn check_sms_words(
+    title: Option<&str>,
+    body: Option<&str>,
+    rules: &Rules,
+    object: &Object<'_>,
+    faults: &mut Faults,
+) {
+    for (part, fault) in rules.sms_text.faults(title, body) {
+        let name = match part {
+            Part::Title => "title",
+            Part::Body => "body",
+        };
+        faults.rule(&object.at(name), fault);
+    }
+}
+
 /// Reads one entry.
 fn read(raw: &RawValue, at: Pointer, rules: &Rules, faults: &mut Faults) -> Option<Draft> {
     let mut object = Object::read(raw, at, faults)?;
@@ -151,6 +193,9 @@ fn read(raw: &RawValue, at: Pointer, rules: &Rules, faults: &mut Faults) -> Opti
     let to = read_recipient(&mut object, channel, rules, faults);
     let title = read_words(&mut object, "title", MAX_TITLE_CHARS, Lines::One, faults);
     let body = read_words(&mut object, "body", MAX_BODY_CHARS, Lines::Many, faults);
+    if let (Some(Channel::Sms), Some(title), Some(body)) = (channel, &title, &body) {
+        check_sms_words(title.as_deref(), body.as_deref(), rules, &object, faults);
+    }
     let data = read_data(&mut object, channel, faults);
     object.refuse_unknown("channel, to, title, body, data", faults);
     let (to, recipient) = to?;

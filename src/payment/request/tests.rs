@@ -3,6 +3,7 @@
 mod approval;
 mod meaning;
 mod notifications;
+mod sms_words;
 
 use super::*;
 
@@ -11,6 +12,7 @@ fn rules() -> Rules {
         region: Region::KR,
         default_locale: Locale::Ko,
         channels: Channel::ALL.to_vec(),
+        sms_text: Default::default(),
     }
 }
 

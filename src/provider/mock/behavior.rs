@@ -69,7 +69,8 @@ impl Fault {
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Behavior {
-    /// Only for this recipient, written as in the request; it wins over one for everybody.
+    /// Only for this recipient; it wins over one for everybody. A Korean number may be written in
+    /// E.164 whatever the dialect writes.
     pub to: Option<String>,
     /// For so many requests, then never again.
     pub times: Option<u64>,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::behavior::{Behavior, Target};
-use super::state::State;
+use super::state::{State, same_recipient};
 use crate::payment::Channel;
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
@@ -47,7 +47,10 @@ async fn messages(state: web::Data<State>, query: web::Query<Value>) -> HttpResp
     };
     let wanted = state.messages(|message| {
         channel.is_none_or(|channel| message.channel == channel)
-            && filter.to.as_ref().is_none_or(|to| message.to == *to)
+            && filter
+                .to
+                .as_ref()
+                .is_none_or(|to| same_recipient(to, &message.to))
     });
     let list = wanted.iter().map(AsRef::as_ref).collect::<Vec<_>>();
     HttpResponse::Ok().json(list)

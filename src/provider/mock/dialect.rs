@@ -19,6 +19,8 @@ use super::state::{Accepted, State};
 #[derive(Clone, Copy)]
 pub(super) struct Dialect {
     pub(super) target: Target,
+    /// The usual status for an accepted message.
+    pub(super) accepted: StatusCode,
     /// The usual body for an accepted message.
     pub(super) yes: fn(&Accepted) -> Value,
     /// Whether a body means that the message was accepted.
@@ -34,10 +36,11 @@ pub(super) async fn receive(
     message: Accepted,
     dialect: Dialect,
 ) -> HttpResponse {
-    let Some(behavior) = state.request(dialect.target, Some(&message.to)) else {
+    let Some(mut behavior) = state.request(dialect.target, Some(&message.to)) else {
         let accepted = state.accept(message);
-        return HttpResponse::Ok().json((dialect.yes)(&accepted));
+        return HttpResponse::build(dialect.accepted).json((dialect.yes)(&accepted));
     };
+    behavior.status.get_or_insert(dialect.accepted.as_u16());
     let accepted = if behavior.fault == Some(Fault::LateAccept) {
         late_accept(&state, &behavior, message).await
     } else {

@@ -27,6 +27,7 @@ const MAX_COLLAPSE_ID_BYTES: usize = 64;
 
 const DIALECT: Dialect = Dialect {
     target: Target::Fcm,
+    accepted: StatusCode::OK,
     yes: |accepted| json!({ "name": accepted.id }),
     is_yes: |body| body["name"].is_string(),
     no: |status| {
@@ -203,6 +204,7 @@ fn accepted(message: Message, project: &str) -> Accepted {
         text: notification.body,
         data: message.data,
         reference: android.notification.and_then(|shown| shown.tag),
+        from: None,
         received_at: Utc::now(),
     }
 }

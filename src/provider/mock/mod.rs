@@ -5,12 +5,16 @@
 
 mod behavior;
 mod control;
+pub mod credentials;
 mod dialect;
 mod fcm;
 mod google;
 mod reset;
+mod sens;
 mod sms;
+mod solapi;
 mod state;
+mod twilio;
 
 use std::io;
 use std::net::SocketAddr;
@@ -137,6 +141,10 @@ fn routes(config: &mut web::ServiceConfig) {
     config
         .configure(google::routes)
         .configure(control::routes)
+        // Before the generic gateway, whose scope would swallow paths under /sms.
+        .configure(sens::routes)
+        .configure(solapi::routes)
+        .configure(twilio::routes)
         .configure(sms::routes)
         .configure(fcm::routes);
 }
@@ -147,7 +155,7 @@ impl RunningMock {
         self.addr
     }
 
-    /// The base URL of FCM, and of the control routes under `/mock`.
+    /// The base URL of FCM, Twilio, Solapi and SENS, and of the control routes under `/mock`.
     ///
     /// # Panics
     ///

@@ -23,6 +23,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 
 const DIALECT: Dialect = Dialect {
     target: Target::Sms,
+    accepted: StatusCode::OK,
     yes: |accepted| json!({ "message_id": accepted.id }),
     is_yes: |body| body["message_id"].is_string(),
     no: |status| json!({ "message": status.canonical_reason() }),
@@ -101,11 +102,12 @@ fn parse(request: &HttpRequest, body: &[u8]) -> Result<Accepted, (StatusCode, St
         text: Some(message.text),
         data: BTreeMap::new(),
         reference: Some(message.id),
+        from: None,
         received_at: Utc::now(),
     })
 }
 
-fn is_e164(number: &str) -> bool {
+pub(super) fn is_e164(number: &str) -> bool {
     number.strip_prefix('+').is_some_and(|digits| {
         (7..=15).contains(&digits.len())
             && digits.bytes().all(|byte| byte.is_ascii_digit())

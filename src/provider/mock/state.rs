@@ -1,9 +1,10 @@
 //! What the mock remembers.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
@@ -29,6 +30,9 @@ pub struct Accepted {
     pub data: BTreeMap<String, String>,
     /// The sender's own name for the message.
     pub reference: Option<String>,
+    /// The sender, where the dialect has one to look for.
+    #[serde(skip)]
+    pub from: Option<String>,
     /// When it was accepted.
     #[serde(serialize_with = "with_microseconds")]
     pub received_at: DateTime<Utc>,
@@ -53,6 +57,20 @@ struct Inner {
     /// The first message accepted under each reference, per dialect.
     by_reference: HashMap<(&'static str, String), Arc<Accepted>>,
     behaviors: HashMap<Target, Vec<Behavior>>,
+    /// Signatures that may be used once, with their first use.
+    signatures: HashMap<String, DateTime<Utc>>,
+}
+
+/// Dialects differ in how they write one number: +8210… is 010… in Korea.
+pub(super) fn same_recipient(one: &str, other: &str) -> bool {
+    national(one) == national(other)
+}
+
+fn national(number: &str) -> Cow<'_, str> {
+    match number.strip_prefix("+82") {
+        Some(rest) => Cow::Owned(format!("0{rest}")),
+        None => Cow::Borrowed(number),
+    }
 }
 
 impl Counts {
@@ -68,7 +86,10 @@ impl Inner {
         let set = self.behaviors.get_mut(&target)?;
         let at = set
             .iter()
-            .position(|behavior| behavior.to.is_some() && behavior.to.as_deref() == to)
+            .position(|behavior| match (&behavior.to, to) {
+                (Some(wanted), Some(to)) => same_recipient(wanted, to),
+                _ => false,
+            })
             .or_else(|| set.iter().position(|behavior| behavior.to.is_none()))?;
         match &mut set[at].times {
             Some(1) => Some(set.remove(at)),
@@ -114,6 +135,14 @@ impl State {
     pub(super) fn messages(&self, keep: impl Fn(&Accepted) -> bool) -> Vec<Arc<Accepted>> {
         let all = self.inner().messages.clone();
         all.into_iter().filter(|message| keep(message)).collect()
+    }
+
+    /// Whether the signature was not seen within this time.
+    pub(super) fn use_once(&self, signature: &str, within: TimeDelta) -> bool {
+        let now = Utc::now();
+        let mut inner = self.inner();
+        inner.signatures.retain(|_, first| now - *first < within);
+        inner.signatures.insert(signature.to_owned(), now).is_none()
     }
 
     pub(super) fn forget_messages(&self) {

@@ -10,6 +10,7 @@ use super::*;
 use crate::provider::client::{Client, Failure, Reply, endpoint};
 use crate::provider::testing::{self, PATIENCE, PHONE, TOKEN, client, client_with_timeout};
 
+mod dialects;
 mod formats;
 mod google;
 

@@ -234,6 +234,7 @@ pub fn settlement(row: &HeldRow, status: Status) -> Settlement {
         delay: Duration::ZERO,
         last_error: None,
         provider_message_id: None,
+        by_likeness: false,
         history: None,
     }
 }

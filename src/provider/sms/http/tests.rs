@@ -287,6 +287,7 @@ async fn every_look_up_answer_has_its_meaning() {
             LookUp::Found {
                 provider_message_id,
             } => format!("found {:?}", provider_message_id.unwrap()),
+            LookUp::Candidates { .. } => "candidates".to_owned(),
             LookUp::NeverSeen => "never seen".to_owned(),
             LookUp::Unsupported => "unsupported".to_owned(),
             LookUp::Failed { .. } => "failed".to_owned(),

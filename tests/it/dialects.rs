@@ -1,0 +1,191 @@
+//! Every dialect of text messages, end to end: nothing is sent twice that can be asked about.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use paybell::provider::mock::{Behavior, Fault, Mock, RunningMock, Target, credentials};
+use serde_json::{Value, json};
+
+use crate::support::app::{Settings, TestApp, notification, payment, sms};
+use crate::support::database::Database;
+use crate::support::on_both_databases;
+
+/// What the mock makes of each dialect, with short leases.
+fn dialects(settings: &Settings, mock: &RunningMock) -> [(&'static str, Settings); 4] {
+    let short = settings.clone().with_short_leases();
+    let at_root = short.clone().with("SMS_BASE_URL", mock.base_url());
+    let korean = at_root.clone().with("SMS_FROM", credentials::KOREAN_FROM);
+    [
+        ("http", short),
+        (
+            "twilio",
+            at_root
+                .with("SMS_PROVIDER", "twilio")
+                .with("SMS_FROM", credentials::TWILIO_FROM)
+                .with("TWILIO_ACCOUNT_SID", credentials::TWILIO_ACCOUNT_SID)
+                .with("TWILIO_AUTH_TOKEN", credentials::TWILIO_AUTH_TOKEN),
+        ),
+        (
+            "solapi",
+            korean
+                .clone()
+                .with("SMS_PROVIDER", "solapi")
+                .with("SOLAPI_API_KEY", credentials::SOLAPI_API_KEY)
+                .with("SOLAPI_API_SECRET", credentials::SOLAPI_API_SECRET),
+        ),
+        (
+            "sens",
+            korean
+                .with("SMS_PROVIDER", "sens")
+                .with("SENS_SERVICE_ID", credentials::SENS_SERVICE_ID)
+                .with("SENS_ACCESS_KEY", credentials::SENS_ACCESS_KEY)
+                .with("SENS_SECRET_KEY", credentials::SENS_SECRET_KEY),
+        ),
+    ]
+}
+
+/// An app that speaks the dialect.
+async fn speaking(database: Database, dialect: &str) -> TestApp {
+    let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
+    let all = dialects(&Settings::new(&database, &mock), &mock);
+    let settings = all.into_iter().find(|(name, _)| *name == dialect);
+    TestApp::start_over(database, mock, settings.unwrap().1).await
+}
+
+fn misbehave(app: &TestApp, fault: Fault, times: u64) {
+    let late = fault == Fault::LateAccept;
+    let behavior = Behavior {
+        fault: Some(fault),
+        times: Some(times),
+        // Longer than a request may take, and shorter than the wait before the question.
+        latency_ms: if late { 950 } else { 0 },
+        ..Behavior::default()
+    };
+    app.mock.set_behavior(Target::Sms, behavior).unwrap();
+}
+
+/// Fifty recipients, each with a payment; all must be SENT, each by one message.
+async fn each_gets_one(app: TestApp, dialect: &str) {
+    const RECIPIENTS: u64 = 50;
+    for fault in [
+        Fault::AcceptThenHang,
+        Fault::AcceptThenReset,
+        Fault::LateAccept,
+    ] {
+        app.mock.forget_messages();
+        misbehave(&app, fault, RECIPIENTS);
+        let mut rows = Vec::new();
+        for n in 0..RECIPIENTS {
+            let to = format!("010-5555-{n:04}");
+            let answer = app.pay(&sms(&format!("{fault:?}-{n}"), &to)).await;
+            rows.push(notification(&answer, 0));
+        }
+        for row in &rows {
+            app.row_in(row, "SENT").await;
+        }
+        let mut by_recipient = HashMap::new();
+        for message in app.mock.messages() {
+            *by_recipient.entry(message.to.clone()).or_insert(0) += 1;
+        }
+        let once = by_recipient.values().all(|count| *count == 1);
+        assert!(once, "{dialect} {fault:?}: {by_recipient:?}");
+        assert_eq!(by_recipient.len(), rows.len(), "{dialect} {fault:?}");
+    }
+    app.stop().await.0.unwrap();
+}
+
+on_both_databases! {
+    async fn the_generic_gateway_gets_each_message_once(database: Database) {
+        each_gets_one(speaking(database, "http").await, "http").await;
+    }
+}
+
+on_both_databases! {
+    async fn twilio_gets_each_message_once(database: Database) {
+        each_gets_one(speaking(database, "twilio").await, "twilio").await;
+    }
+}
+
+on_both_databases! {
+    async fn solapi_gets_each_message_once(database: Database) {
+        each_gets_one(speaking(database, "solapi").await, "solapi").await;
+    }
+}
+
+on_both_databases! {
+    async fn sens_gets_each_message_once(database: Database) {
+        each_gets_one(speaking(database, "sens").await, "sens").await;
+    }
+}
+
+/// Two payments that nobody could tell apart, both accepted without an answer.
+async fn twins_are_two_messages(app: TestApp) {
+    misbehave(&app, Fault::AcceptThenHang, 2);
+    let twin = payment(
+        "the-same",
+        &json!([{ "channel": "sms", "to": "010-1234-5678", "body": "the same" }]),
+    );
+    let (one, other) = tokio::join!(app.pay(&twin), app.pay(&twin));
+    let mut ids = Vec::new();
+    for answer in [one, other] {
+        let row = app.row_in(&notification(&answer, 0), "SENT").await;
+        ids.push(row["provider_message_id"].clone());
+    }
+    assert!(ids.iter().all(Value::is_string), "{ids:?}");
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(app.mock.messages().len(), 2);
+    app.stop().await.0.unwrap();
+}
+
+on_both_databases! {
+    async fn twins_at_twilio_are_two_messages(database: Database) {
+        twins_are_two_messages(speaking(database, "twilio").await).await;
+    }
+}
+
+on_both_databases! {
+    async fn twins_at_solapi_are_two_messages(database: Database) {
+        twins_are_two_messages(speaking(database, "solapi").await).await;
+    }
+}
+
+on_both_databases! {
+    async fn twins_at_sens_are_two_messages(database: Database) {
+        twins_are_two_messages(speaking(database, "sens").await).await;
+    }
+}
+
+on_both_databases! {
+    /// Of two twins only one arrived: the one found is not found again, and the other is sent.
+    async fn a_twin_that_did_not_arrive_is_sent(database: Database) {
+        let app = speaking(database, "twilio").await;
+        misbehave(&app, Fault::Hang, 1);
+        let twin = payment(
+            "the-same",
+            &json!([{ "channel": "sms", "to": "010-1234-5678", "body": "the same" }]),
+        );
+        let lost = app.pay(&twin).await;
+        let seen = app.mock.wait_for_requests(Target::Sms, 1, Duration::from_secs(10)).await;
+        assert!(seen);
+        let arrived = app.pay(&twin).await;
+        app.row_in(&notification(&arrived, 0), "SENT").await;
+        app.row_in(&notification(&lost, 0), "SENT").await;
+        assert_eq!(app.mock.messages().len(), 2);
+        app.stop().await.0.unwrap();
+    }
+}
+
+on_both_databases! {
+    /// What a Korean carrier cannot print is told to the client, not to the carrier.
+    async fn an_emoji_is_refused_where_it_cannot_be_sent(database: Database) {
+        let app = speaking(database, "solapi").await;
+        let happy = json!([{ "channel": "sms", "to": "010-1234-5678", "body": "paid 😀" }]);
+        let answer = app.post(&payment("order-1", &happy)).await;
+        assert_eq!(answer.status(), 422);
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(problem["errors"][0]["pointer"], "/notifications/0/body");
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains("U+1F600"), "{detail}");
+        app.stop().await.0.unwrap();
+    }
+}
