@@ -85,26 +85,32 @@ impl Store {
     /// # Errors
     /// Any of the database.
     pub async fn outbox_row(&self, id: Uuid) -> Result<Option<FullRow>, StoreError> {
-        let found: Option<(OutboxRow, String, String)> = on_either!(self, |conn| {
-            outbox::table
-                .inner_join(payments::table)
-                .filter(outbox::id.eq(Id(id)))
-                .select((OutboxRow::as_select(), payments::order_id, outbox::payload))
-                .first(conn)
-                .await
-                .optional()
-        })?;
-        let Some((row, order_id, payload)) = found else {
+        // One statement is one snapshot: the row is never older than its history, nor newer.
+        let found: Vec<(OutboxRow, String, String, Option<AttemptRow>)> =
+            on_either!(self, |conn| {
+                outbox::table
+                    .inner_join(payments::table)
+                    .left_join(attempts::table)
+                    .filter(outbox::id.eq(Id(id)))
+                    .order(attempts::epoch.nullable())
+                    .select((
+                        OutboxRow::as_select(),
+                        payments::order_id,
+                        outbox::payload,
+                        Option::<AttemptRow>::as_select(),
+                    ))
+                    .load(conn)
+                    .await
+            })?;
+        let mut history = Vec::with_capacity(found.len());
+        let mut first = None;
+        for (row, order_id, payload, entry) in found {
+            history.extend(entry);
+            first.get_or_insert((row, order_id, payload));
+        }
+        let Some((row, order_id, payload)) = first else {
             return Ok(None);
         };
-        let history = on_either!(self, |conn| {
-            attempts::table
-                .filter(attempts::outbox_id.eq(Id(id)))
-                .order(attempts::epoch)
-                .select(AttemptRow::as_select())
-                .load(conn)
-                .await
-        })?;
         Ok(Some(FullRow {
             row: (row, order_id),
             payload,
