@@ -43,7 +43,7 @@ on_both_databases! {
     /// is only slow.
     async fn a_row_in_a_slow_call_is_left_alone(database: Database) {
         let mock = mock();
-        let slow = Behavior { latency_ms: 2500, ..Behavior::default() };
+        let slow = Behavior { latency_ms: 6000, ..Behavior::default() };
         mock.set_behavior(Target::Sms, slow).unwrap();
         let settings = Settings::new(&database, &mock);
         let a = Process::serve(&settings).await;
