@@ -74,4 +74,29 @@ macro_rules! in_transaction {
     };
 }
 
-pub(super) use {in_transaction, on_either};
+/// Runs a body that reads several times and sees one moment throughout.
+macro_rules! in_snapshot {
+    ($store:expr, |$conn:ident, $now:ident| $body:expr) => {
+        match &$store.database {
+            $crate::store::Database::Sqlite(sqlite) => {
+                use diesel_async::AsyncConnection;
+                let mut loan = sqlite.reader().await?;
+                let $now = sqlite.now();
+                loan.transaction(async |$conn| $body).await
+            }
+            $crate::store::Database::Postgres(postgres) => {
+                let mut loan = postgres.checkout().await?;
+                let $now = postgres.now();
+                let outcome = {
+                    let snapshot = loan.build_transaction().repeatable_read().read_only();
+                    let mut snapshot = snapshot;
+                    let work = snapshot.run(async |$conn| $body);
+                    tokio::time::timeout(postgres.deadline(), work).await
+                };
+                postgres.conclude(loan, outcome)
+            }
+        }
+    };
+}
+
+pub(super) use {in_snapshot, in_transaction, on_either};

@@ -1,6 +1,6 @@
 //! Reading the outbox for operators.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use diesel::dsl::{count_star, min, sql, sum};
 use diesel::prelude::*;
@@ -8,7 +8,7 @@ use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
 use uuid::Uuid;
 
-use super::dispatch::on_either;
+use super::dispatch::{in_snapshot, on_either};
 use super::filter::filtered;
 use super::rows::{AttemptRow, OutboxRow, Standing};
 use super::schema::{attempts, outbox, payments, totals};
@@ -39,7 +39,17 @@ pub struct StatusCount {
     pub rows: i64,
 }
 
-/// The outbox in numbers.
+impl From<(String, String, i64)> for StatusCount {
+    fn from((channel, status, rows): (String, String, i64)) -> Self {
+        Self {
+            channel,
+            status,
+            rows,
+        }
+    }
+}
+
+/// The outbox in numbers, all of one moment: the books balance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
     /// By channel and state.
@@ -123,67 +133,43 @@ impl Store {
     /// # Errors
     /// Any of the database.
     pub async fn stats(&self) -> Result<Stats, StoreError> {
-        let counts: Vec<(String, String, i64)> = on_either!(self, |conn| {
-            outbox::table
+        in_snapshot!(self, |conn, now| {
+            let pending = || outbox::table.filter(sql::<Bool>("outbox.status = 'PENDING'"));
+            let counts: Vec<(String, String, i64)> = outbox::table
                 .group_by((outbox::channel, outbox::status))
                 .select((outbox::channel, outbox::status, count_star()))
                 .load(conn)
-                .await
-        })?;
-        let (due, oldest, now): (i64, Option<Moment>, Moment) = self.due().await?;
-        let in_flight: i64 = on_either!(self, |conn, now| {
-            outbox::table
-                .filter(sql::<Bool>("outbox.status = 'PENDING'"))
+                .await?;
+            let (due, oldest): (i64, Option<Moment>) = pending()
+                .filter(outbox::processable_after.le(now))
+                .select((count_star(), min(outbox::processable_after)))
+                .get_result(conn)
+                .await?;
+            let in_flight: i64 = pending()
                 .filter(outbox::claimed_by.is_not_null())
                 .filter(outbox::processable_after.gt(now))
                 .count()
                 .get_result(conn)
-                .await
-        })?;
-        let recorded: Option<i64> = on_either!(self, |conn| {
-            payments::table
+                .await?;
+            let recorded: Option<i64> = payments::table
                 .select(sum(payments::notification_count))
                 .first(conn)
-                .await
-        })?;
-        let totals: BTreeMap<String, i64> = on_either!(self, |conn| {
-            totals::table
-                .select((totals::name, totals::value))
-                .load::<(String, i64)>(conn)
-                .await
-        })?
-        .into_iter()
-        .collect();
-        Ok(Stats {
-            counts: counts
-                .into_iter()
-                .map(|(channel, status, rows)| StatusCount {
-                    channel,
-                    status,
-                    rows,
-                })
-                .collect(),
-            due,
-            in_flight,
-            oldest_due_age_seconds: oldest.map(|oldest| oldest.seconds_until(now)),
-            recorded: recorded.unwrap_or(0),
-            purged: totals.get("purged").copied().unwrap_or(0),
+                .await?;
+            let purged: i64 = totals::table
+                .filter(totals::name.eq("purged"))
+                .select(totals::value)
+                .first(conn)
+                .await?;
+            let moment: Moment = diesel::select(now).get_result(conn).await?;
+            Ok::<Stats, StoreError>(Stats {
+                counts: counts.into_iter().map(StatusCount::from).collect(),
+                due,
+                in_flight,
+                oldest_due_age_seconds: oldest.map(|oldest| oldest.seconds_until(moment)),
+                recorded: recorded.unwrap_or(0),
+                purged,
+            })
         })
-    }
-
-    async fn due(&self) -> Result<(i64, Option<Moment>, Moment), StoreError> {
-        let (due, oldest) = on_either!(self, |conn, now| {
-            outbox::table
-                .filter(sql::<Bool>("outbox.status = 'PENDING'"))
-                .filter(outbox::processable_after.le(now))
-                .select((count_star(), min(outbox::processable_after)))
-                .get_result::<(i64, Option<Moment>)>(conn)
-                .await
-        })?;
-        let now = on_either!(self, |conn, now| {
-            diesel::select(now).get_result::<Moment>(conn).await
-        })?;
-        Ok((due, oldest, now))
     }
 
     /// Which of a provider's messages belong to rows already.
