@@ -117,7 +117,7 @@ impl Settler {
                     Box::pin(self.settle(vec![job])).await;
                 }
             }
-            Err(fault) if fault.is_data() => self.write_what_fits(&fault, jobs),
+            Err(fault) if fault.is_data() => self.write_what_fits(&fault, jobs).await,
             Err(fault) => {
                 warn!(%fault, outcomes = jobs.len(), "outcomes cannot be written yet");
                 self.kept.extend(jobs);
@@ -144,15 +144,27 @@ impl Settler {
         }
     }
 
-    /// A message that was found by its likeness and that another row took meanwhile is not this
-    /// row's: it asks again. An acceptance is a fact, even under an id that the provider gave twice: it is written
-    /// without. Anything else that is refused heals when its lease ends.
-    fn write_what_fits(&mut self, fault: &StoreError, jobs: Vec<Job>) {
+    /// Another row holds the message that this outcome names.
+    ///
+    /// One that was found by its likeness is then not this row's: it asks again. So does a row
+    /// whose own message was taken by a row that reads the same and looked for its own: nobody
+    /// could tell the two messages apart, and this row is still owed one. Any other acceptance is
+    /// a fact, even under an id that the provider gave twice: it is written without. Anything else
+    /// that is refused heals when its lease ends.
+    async fn write_what_fits(&mut self, fault: &StoreError, jobs: Vec<Job>) {
         for mut job in jobs {
+            let taken_by_a_twin = match self.is_taken_by_a_twin(&job).await {
+                Ok(taken) => taken,
+                Err(fault) => {
+                    warn!(%fault, outcomes = 1, "an outcome cannot be written yet");
+                    self.kept.push(job);
+                    continue;
+                }
+            };
             let id = job.held.row.id.0;
             match &mut job.settlement {
-                Some(settlement) if settlement.by_likeness => {
-                    info!(outbox.id = %id, "another row took the message found: asking again");
+                Some(settlement) if settlement.by_likeness || taken_by_a_twin => {
+                    info!(outbox.id = %id, "another row has the message: asking again");
                     **settlement = settlement.asked_again(ASK_AGAIN_IN);
                     self.kept.push(job);
                 }
@@ -165,6 +177,21 @@ impl Settler {
                 _ => error!(%fault, outbox.id = %id, "an outcome cannot be written"),
             }
         }
+    }
+
+    /// Whether the message that our own request was answered with went to a row that asked for its
+    /// own meanwhile.
+    async fn is_taken_by_a_twin(&self, job: &Job) -> Result<bool, StoreError> {
+        let Some(settlement) = &job.settlement else {
+            return Ok(false);
+        };
+        let Some(message_id) = &settlement.provider_message_id else {
+            return Ok(false);
+        };
+        if settlement.was_found() {
+            return Ok(false);
+        }
+        self.store.found_by_another(&job.held.row, message_id).await
     }
 
     /// Outcomes that wrote nothing: ours of an earlier try whose answer was lost, or a lost lease.

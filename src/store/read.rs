@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use diesel::dsl::{count_star, min, sql, sum};
+use diesel::dsl::{count_star, exists, min, sql, sum};
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
@@ -13,7 +13,8 @@ use super::filter::filtered;
 use super::rows::{AttemptRow, OutboxRow, Standing};
 use super::schema::{attempts, outbox, payments, totals};
 use super::sql_types::{Id, Moment};
-use super::{OutboxFilter, Store, StoreError};
+use super::{HeldRow, OutboxFilter, Store, StoreError};
+use crate::payment::Happening;
 
 /// A row with its payment's order id.
 pub type ListedRow = (OutboxRow, String);
@@ -190,6 +191,34 @@ impl Store {
                 .await
         })?;
         Ok(taken.into_iter().flatten().collect())
+    }
+
+    /// Whether another row to the same recipient found this very message by asking, since `row` was
+    /// recorded.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn found_by_another(
+        &self,
+        row: &HeldRow,
+        message_id: &str,
+    ) -> Result<bool, StoreError> {
+        on_either!(self, |conn| {
+            let recorded = outbox::table
+                .filter(outbox::id.eq(row.id))
+                .select(outbox::created_at)
+                .single_value();
+            let finders = diesel::alias!(outbox as finders);
+            let finder = finders
+                .inner_join(attempts::table.on(attempts::outbox_id.eq(finders.field(outbox::id))))
+                .filter(finders.field(outbox::provider).eq(&row.provider))
+                .filter(finders.field(outbox::provider_message_id).eq(message_id))
+                .filter(finders.field(outbox::recipient).eq(&row.recipient))
+                .filter(attempts::provider_message_id.eq(message_id))
+                .filter(attempts::outcome.eq(Happening::FoundOnLookup.as_str()))
+                .filter(attempts::finished_at.nullable().ge(recorded));
+            diesel::select(exists(finder)).get_result(conn).await
+        })
     }
 
     /// How rows stand that did not take their outcome.

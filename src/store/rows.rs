@@ -142,7 +142,14 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// In place of a find that another row has: the row stays in doubt and comes back.
+    /// Whether the message was found by asking, rather than named by the answer to a request.
+    pub fn was_found(&self) -> bool {
+        self.history
+            .as_ref()
+            .is_some_and(|entry| entry.outcome == Happening::FoundOnLookup)
+    }
+
+    /// In place of a message that another row has: the row stays in doubt and comes back.
     pub fn asked_again(&self, delay: Duration) -> Self {
         Self {
             status: Status::Pending,

@@ -30,6 +30,7 @@ mod panics;
 mod poison;
 mod provider_outages;
 mod retention;
+mod settler;
 mod shutdown;
 mod smoke;
 mod store_claim;
