@@ -1,58 +1,15 @@
 //! Every dialect of text messages, end to end: nothing is sent twice that can be asked about.
 
 use std::collections::HashMap;
-
-use futures_util::future::join_all;
 use std::time::Duration;
 
-use paybell::provider::mock::{Behavior, Fault, Mock, RunningMock, Target, credentials};
+use futures_util::future::join_all;
+use paybell::provider::mock::{Behavior, Fault, Target};
 use serde_json::{Value, json};
 
-use crate::support::app::{Settings, TestApp, notification, payment, sms};
-use crate::support::database::Database;
+use crate::support::app::{TestApp, notification, payment, sms};
+use crate::support::dialect::speaking;
 use crate::support::on_both_databases;
-
-/// What the mock makes of each dialect, with short leases.
-fn dialects(settings: &Settings, mock: &RunningMock) -> [(&'static str, Settings); 4] {
-    let short = settings.clone().with_short_leases();
-    let at_root = short.clone().with("SMS_BASE_URL", mock.base_url());
-    let korean = at_root.clone().with("SMS_FROM", credentials::KOREAN_FROM);
-    [
-        ("http", short),
-        (
-            "twilio",
-            at_root
-                .with("SMS_PROVIDER", "twilio")
-                .with("SMS_FROM", credentials::TWILIO_FROM)
-                .with("TWILIO_ACCOUNT_SID", credentials::TWILIO_ACCOUNT_SID)
-                .with("TWILIO_AUTH_TOKEN", credentials::TWILIO_AUTH_TOKEN),
-        ),
-        (
-            "solapi",
-            korean
-                .clone()
-                .with("SMS_PROVIDER", "solapi")
-                .with("SOLAPI_API_KEY", credentials::SOLAPI_API_KEY)
-                .with("SOLAPI_API_SECRET", credentials::SOLAPI_API_SECRET),
-        ),
-        (
-            "sens",
-            korean
-                .with("SMS_PROVIDER", "sens")
-                .with("SENS_SERVICE_ID", credentials::SENS_SERVICE_ID)
-                .with("SENS_ACCESS_KEY", credentials::SENS_ACCESS_KEY)
-                .with("SENS_SECRET_KEY", credentials::SENS_SECRET_KEY),
-        ),
-    ]
-}
-
-/// An app that speaks the dialect.
-async fn speaking(database: Database, dialect: &str) -> TestApp {
-    let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
-    let all = dialects(&Settings::new(&database, &mock), &mock);
-    let settings = all.into_iter().find(|(name, _)| *name == dialect);
-    TestApp::start_over(database, mock, settings.unwrap().1).await
-}
 
 fn misbehave(app: &TestApp, fault: Fault, times: u64) {
     let late = fault == Fault::LateAccept;

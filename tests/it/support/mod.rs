@@ -6,6 +6,7 @@ pub mod client;
 pub mod cluster;
 pub mod command;
 pub mod database;
+pub mod dialect;
 pub mod http;
 pub mod load;
 pub mod process;

@@ -1,0 +1,48 @@
+//! The dialects of text messages that the service speaks, each at the mock.
+
+use paybell::provider::mock::{Mock, RunningMock, credentials};
+
+use super::app::{Settings, TestApp};
+use super::database::Database;
+
+/// What the mock makes of each dialect, with short leases.
+pub fn dialects(settings: &Settings, mock: &RunningMock) -> [(&'static str, Settings); 4] {
+    let short = settings.clone().with_short_leases();
+    let at_root = short.clone().with("SMS_BASE_URL", mock.base_url());
+    let korean = at_root.clone().with("SMS_FROM", credentials::KOREAN_FROM);
+    [
+        ("http", short),
+        (
+            "twilio",
+            at_root
+                .with("SMS_PROVIDER", "twilio")
+                .with("SMS_FROM", credentials::TWILIO_FROM)
+                .with("TWILIO_ACCOUNT_SID", credentials::TWILIO_ACCOUNT_SID)
+                .with("TWILIO_AUTH_TOKEN", credentials::TWILIO_AUTH_TOKEN),
+        ),
+        (
+            "solapi",
+            korean
+                .clone()
+                .with("SMS_PROVIDER", "solapi")
+                .with("SOLAPI_API_KEY", credentials::SOLAPI_API_KEY)
+                .with("SOLAPI_API_SECRET", credentials::SOLAPI_API_SECRET),
+        ),
+        (
+            "sens",
+            korean
+                .with("SMS_PROVIDER", "sens")
+                .with("SENS_SERVICE_ID", credentials::SENS_SERVICE_ID)
+                .with("SENS_ACCESS_KEY", credentials::SENS_ACCESS_KEY)
+                .with("SENS_SECRET_KEY", credentials::SENS_SECRET_KEY),
+        ),
+    ]
+}
+
+/// An app that speaks the dialect.
+pub async fn speaking(database: Database, dialect: &str) -> TestApp {
+    let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
+    let all = dialects(&Settings::new(&database, &mock), &mock);
+    let settings = all.into_iter().find(|(name, _)| *name == dialect);
+    TestApp::start_over(database, mock, settings.unwrap().1).await
+}
