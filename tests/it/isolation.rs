@@ -12,7 +12,6 @@ use paybell::provider::mock::{Behavior, Fault, RunningMock, Target};
 use serde_json::json;
 
 use crate::support::app::{Settings, payment, sms};
-use crate::support::database::Database;
 use crate::support::load::{
     Posted, all_sent, assert_once_each, figures, mock, one_sms, percentile, post_many, post_one,
     size, sms_and_push,
@@ -28,14 +27,6 @@ fn hang(mock: &RunningMock, target: Target) {
     mock.set_behavior(target, hanging).unwrap();
 }
 
-async fn empty_beside(database: &Database) -> Database {
-    if database.is_sqlite() {
-        Database::sqlite()
-    } else {
-        Database::postgres().await
-    }
-}
-
 on_both_databases! {
     /// POST takes as long with providers that hang as with healthy ones. Both services run side by
     /// side and take turns, so that whatever else the machine does hits both.
@@ -43,7 +34,7 @@ on_both_databases! {
         let (healthy, hanging) = (mock(), mock());
         hang(&hanging, Target::Sms);
         hang(&hanging, Target::Fcm);
-        let other = empty_beside(&database).await;
+        let other = database.another().await;
         let a = Process::serve(&Settings::new(&database, &healthy)).await;
         let b = Process::serve(&Settings::new(&other, &hanging)).await;
         let (a, b) = (a.client(), b.client());

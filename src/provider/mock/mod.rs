@@ -19,7 +19,7 @@ mod twilio;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpServer, web};
@@ -196,6 +196,11 @@ impl RunningMock {
     /// How many requests of this kind came in that were well-formed, whatever became of them.
     pub fn requests(&self, target: Target) -> u64 {
         self.state.requests(target)
+    }
+
+    /// When the latest ten thousand of [`Self::requests`] came in, oldest first.
+    pub fn request_times(&self, target: Target) -> Vec<Instant> {
+        self.state.request_times(target)
     }
 
     /// Sets how a target behaves from now on, in place of an earlier behaviour for the same

@@ -1,8 +1,9 @@
 //! What the mock remembers.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
@@ -10,6 +11,10 @@ use tokio::sync::watch;
 
 use super::behavior::{Behavior, Target};
 use crate::payment::Channel;
+
+/// So many moments of requests are remembered for each target: enough for a test, and a bound for a
+/// mock that runs for weeks.
+const MOMENTS: usize = 10_000;
 
 /// One accepted message. It holds what was sent in clear, so it has no `Debug`.
 #[derive(Serialize)]
@@ -42,7 +47,15 @@ pub struct Accepted {
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) messages: usize,
-    requests: HashMap<Target, u64>,
+    requests: HashMap<Target, Requests>,
+}
+
+/// The requests of one kind.
+#[derive(Default)]
+struct Requests {
+    count: u64,
+    /// When the latest of them came, oldest first.
+    moments: VecDeque<Instant>,
 }
 
 #[derive(Default)]
@@ -75,7 +88,25 @@ fn national(number: &str) -> Cow<'_, str> {
 
 impl Counts {
     pub(super) fn requests(&self, target: Target) -> u64 {
-        self.requests.get(&target).copied().unwrap_or(0)
+        self.requests
+            .get(&target)
+            .map_or(0, |requests| requests.count)
+    }
+
+    fn request_times(&self, target: Target) -> Vec<Instant> {
+        let requests = self.requests.get(&target);
+        let moments = requests.map(|requests| requests.moments.iter().copied());
+        moments.into_iter().flatten().collect()
+    }
+}
+
+impl Requests {
+    fn add(&mut self) {
+        self.count += 1;
+        if self.moments.len() == MOMENTS {
+            self.moments.pop_front();
+        }
+        self.moments.push_back(Instant::now());
     }
 }
 
@@ -169,12 +200,16 @@ impl State {
         let behavior = inner.take_behavior(target, to);
         // Counted last, so that whoever waited for it cannot change how it is treated.
         self.counts
-            .send_modify(|counts| *counts.requests.entry(target).or_default() += 1);
+            .send_modify(|counts| counts.requests.entry(target).or_default().add());
         behavior
     }
 
     pub(super) fn requests(&self, target: Target) -> u64 {
         self.counts.borrow().requests(target)
+    }
+
+    pub(super) fn request_times(&self, target: Target) -> Vec<Instant> {
+        self.counts.borrow().request_times(target)
     }
 
     /// Returns once the condition holds.

@@ -41,6 +41,15 @@ impl Database {
         }
     }
 
+    /// Another fresh, empty one of the same kind.
+    pub async fn another(&self) -> Self {
+        if self.is_sqlite() {
+            Self::sqlite()
+        } else {
+            Self::postgres().await
+        }
+    }
+
     /// For `DATABASE_URL`.
     pub fn url(&self) -> &str {
         &self.url
