@@ -1,8 +1,12 @@
 //! Push with a service account: the access token of Google's endpoint, from the key in a file to
 //! the log.
+//!
+//! `PAYBELL_TEST_SCALE=full` keeps the token endpoint down for five seconds, in the life of a token
+//! that is long enough for it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use paybell::payment::Channel;
 use paybell::provider::client::plain_http;
 use paybell::provider::mock::{Behavior, Mock, RunningMock, Target};
 use serde_json::{Value, json};
@@ -11,6 +15,7 @@ use tempfile::NamedTempFile;
 use crate::support::app::{Settings, TestApp, notification, payment};
 use crate::support::client::{Client, outcomes};
 use crate::support::database::Database;
+use crate::support::load::{all_sent, assert_once_each, figures, post_many, size};
 use crate::support::on_both_databases;
 use crate::support::process::Process;
 use crate::support::wait::until;
@@ -119,6 +124,113 @@ on_both_databases! {
         let ended = process.ended(PATIENCE).await;
         assert_eq!(ended.code, Some(0), "{:#?}", ended.log);
         assert_untold(&format!("{}{row}", ended.log.join("\n")), &key);
+    }
+}
+
+/// The tokens given out from now on live so long, and are a while coming.
+fn tokens_live(mock: &RunningMock, life: Duration, latency_ms: u64) {
+    let body = json!({ "expires_in": life.as_secs() });
+    behave(mock, json!({ "body": body, "latency_ms": latency_ms }));
+}
+
+/// Pushes come, up to fifty a second, until `over`; returns how many.
+async fn pushes_until(client: &Client, over: impl AsyncFn() -> bool) -> usize {
+    let mut n = 0;
+    let mut turns = tokio::time::interval(Duration::from_millis(20));
+    while !over().await {
+        turns.tick().await;
+        client.pay(&push(&format!("order-{n}"))).await;
+        n += 1;
+    }
+    n
+}
+
+/// Every push arrived at its first request, and none ever waited.
+async fn assert_none_waited(database: &Database) {
+    all_sent(database, PATIENCE).await;
+    let others = "SELECT count(*) FROM outbox WHERE attempts <> 1 OR deferrals <> 0";
+    assert_eq!(database.number(others).await, 0);
+}
+
+on_both_databases! {
+    /// Two hundred pushes that all find the token over have one new one made for them, and wait for
+    /// it: none fails and none is put off.
+    async fn a_token_that_is_over_is_replaced_once_for_all(database: Database) {
+        let mock = mock();
+        let key = key_file(&mock).await;
+        let process = Process::serve(&settings(&database, &mock, &key)).await;
+        let client = process.client();
+        let life = Duration::from_secs(1);
+        tokens_live(&mock, life, 0);
+        client.row_in(&notification(&client.pay(&push("first")).await, 0), "SENT").await;
+        mock.forget_messages();
+        // The next one lives on, and comes when all are there to wait for it.
+        tokens_live(&mock, Duration::from_secs(3_600), 1_000);
+        let asked = *mock.request_times(Target::Token).last().unwrap();
+        tokio::time::sleep_until((asked + life).into()).await;
+        let posted = post_many(&[client], 200, 200, |n| push(&format!("order-{n}"))).await;
+        assert_none_waited(&database).await;
+        assert_once_each(&mock, &posted, Channel::Fcm);
+        figures(&format!("{} token requests for 200 pushes", mock.requests(Target::Token) - 1));
+        assert_eq!(mock.requests(Target::Token), 2);
+    }
+}
+
+on_both_databases! {
+    /// Pushes that keep coming while a token grows old and ends have one new one made, before the
+    /// old one ends.
+    async fn a_token_is_renewed_once_under_way(database: Database) {
+        let mock = mock();
+        let key = key_file(&mock).await;
+        // Each push takes a while, so that many are out at any moment.
+        let slow = Behavior { latency_ms: 400, ..Behavior::default() };
+        mock.set_behavior(Target::Fcm, slow).unwrap();
+        let process = Process::serve(&settings(&database, &mock, &key)).await;
+        let client = process.client();
+        let life = Duration::from_secs(4);
+        tokens_live(&mock, life, 0);
+        client.row_in(&notification(&client.pay(&push("first")).await, 0), "SENT").await;
+        tokens_live(&mock, Duration::from_secs(3_600), 300);
+        let ends = *mock.request_times(Target::Token).last().unwrap() + life;
+        let over = ends + Duration::from_secs(1);
+        let n = pushes_until(&client, async || Instant::now() > over).await;
+        assert_none_waited(&database).await;
+        assert!(n >= 200 / 2, "{n} pushes are too few to show anything");
+        let asked = mock.request_times(Target::Token);
+        figures(&format!("{n} pushes, renewed {:?} before the end", ends - asked[1]));
+        assert_eq!(asked.len(), 2);
+        assert!(asked[1] < ends, "nobody asked before the old one was over");
+    }
+}
+
+on_both_databases! {
+    /// The token endpoint is down while the old token lives: no push notices.
+    async fn a_token_endpoint_that_is_down_for_a_while_puts_nothing_off(database: Database) {
+        let mock = mock();
+        let key = key_file(&mock).await;
+        let process = Process::serve(&settings(&database, &mock, &key)).await;
+        let client = process.client();
+        // Renewed when a quarter is left: longer than it is down, with the pause that follows.
+        let life = Duration::from_secs(size(16, 40).try_into().unwrap());
+        let outage = Duration::from_secs(size(2, 5).try_into().unwrap());
+        tokens_live(&mock, life, 0);
+        client.row_in(&notification(&client.pay(&push("first")).await, 0), "SENT").await;
+        behave(&mock, json!({ "status": 503 }));
+        let asked = |n| mock.request_times(Target::Token).get(n).copied();
+        let ends = asked(0).unwrap() + life;
+        let down = async || asked(1).is_some_and(|first| first.elapsed() > outage);
+        let before = pushes_until(&client, down).await;
+        let failed = mock.requests(Target::Token) - 1;
+        tokens_live(&mock, Duration::from_secs(3_600), 0);
+        let after = pushes_until(&client, async || Instant::now() > ends).await;
+        assert_none_waited(&database).await;
+        let requests = mock.requests(Target::Token);
+        figures(&format!(
+            "{} pushes, down for {outage:?}: {failed} token requests failed, {requests} in all",
+            1 + before + after
+        ));
+        assert!(failed > 1, "it was hardly down");
+        assert_eq!(requests, 1 + failed + 1);
     }
 }
 
