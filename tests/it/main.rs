@@ -17,6 +17,8 @@ mod api_health;
 mod api_idempotency;
 mod api_payments;
 mod api_protocol;
+#[cfg(target_os = "linux")]
+mod big_answers;
 mod bounds;
 mod command_line;
 mod crash;

@@ -8,6 +8,8 @@ pub mod command;
 pub mod database;
 pub mod dialect;
 pub mod http;
+#[cfg(target_os = "linux")]
+pub mod inflating;
 pub mod load;
 pub mod process;
 pub mod wait;

@@ -26,6 +26,14 @@ pub struct Ended {
     pub log: Vec<String>,
 }
 
+/// Resident memory of a process, in bytes.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    pub resident: u64,
+    pub peak: u64,
+}
+
 impl Process {
     /// Starts `paybell serve` and waits until it listens.
     pub async fn serve(settings: &Settings) -> Self {
@@ -94,6 +102,35 @@ impl Process {
             code: status.code(),
             log: self.log.await.unwrap(),
         }
+    }
+}
+
+/// From the files that Linux has of each process.
+#[cfg(target_os = "linux")]
+impl Process {
+    /// Its memory now, and the most since it started or since [`Self::forget_peak`].
+    pub fn memory(&self) -> Memory {
+        let status = std::fs::read_to_string(self.proc("status")).unwrap();
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let value = line.and_then(|line| line.trim().strip_suffix(" kB"));
+            value.unwrap().parse::<u64>().unwrap() * 1024
+        };
+        Memory {
+            resident: bytes("VmRSS:"),
+            peak: bytes("VmHWM:"),
+        }
+    }
+
+    /// From now on the peak is that of what follows.
+    pub fn forget_peak(&self) {
+        // See proc(5).
+        std::fs::write(self.proc("clear_refs"), "5").unwrap();
+    }
+
+    fn proc(&self, file: &str) -> String {
+        let pid = self.child.id().expect("it has ended already");
+        format!("/proc/{pid}/{file}")
     }
 }
 
