@@ -24,9 +24,16 @@ pub(super) fn shown(variable: Variable, value: &str) -> String {
     one_line(&visible)
 }
 
+/// A key in Base64 is many times as long; a path of that length has a dot or begins with a slash.
+const MIN_ENCODED_KEY_CHARS: usize = 200;
+
 /// Whether a value that should be a path looks like the content of a key file, or a part of it.
 pub(super) fn holds_key(value: &str) -> bool {
-    value.contains(['{', '}', '"', '\n']) || value.contains("PRIVATE KEY")
+    let base64 = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
+    let encoded = value.len() >= MIN_ENCODED_KEY_CHARS
+        && !value.starts_with('/')
+        && value.chars().all(base64);
+    encoded || value.contains(['{', '}', '"', '\n']) || value.contains("PRIVATE KEY")
 }
 
 /// Control characters escaped and the length capped.

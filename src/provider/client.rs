@@ -15,6 +15,10 @@ use url::Url;
 use super::redact::Redactor;
 use super::{Outcome, retry_after};
 
+mod credentials;
+
+pub use credentials::Credentials;
+
 /// How much of an answer is read, after decompression. What a provider says fits many times over;
 /// the rest of an endless or inflating body is never fetched.
 pub const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -63,6 +67,7 @@ pub enum ClientError {
 pub struct Client {
     settings: ClientSettings,
     tls: rustls::ClientConfig,
+    proxy_credentials: Credentials,
     current: Mutex<Current>,
 }
 
@@ -83,6 +88,8 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// What ended the body before its end, if anything did.
     pub broken: Option<String>,
+    /// What the request said about who we are: an answer may repeat it.
+    pub credentials: Credentials,
 }
 
 /// No answer.
@@ -107,6 +114,7 @@ impl Client {
             old_at: Instant::now() + MAX_CLIENT_AGE,
         });
         Ok(Self {
+            proxy_credentials: Credentials::of_proxy(settings.proxy.as_ref()),
             settings,
             tls,
             current,
@@ -128,13 +136,17 @@ impl Client {
     where
         F: FnOnce(&reqwest::Client) -> reqwest::RequestBuilder,
     {
-        let request = build(&self.http());
-        let mut response = request.send().await.map_err(|error| classify(&error))?;
+        let (http, request) = build(&self.http()).build_split();
+        let request = request.map_err(|error| classify(&error))?;
+        let credentials = self.proxy_credentials.clone().and_of(&request);
+        let response = http.execute(request).await;
+        let mut response = response.map_err(|error| classify(&error))?;
         let mut reply = Reply {
             status: response.status().as_u16(),
             retry_after: wish(response.headers()),
             body: Vec::new(),
             broken: None,
+            credentials,
         };
         while reply.body.len() < MAX_BODY_BYTES {
             match response.chunk().await {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use crate::config::{Config, ConfigErrors, Env};
@@ -164,6 +166,21 @@ fn a_key_in_place_of_its_path_is_not_shown() {
             !format!("{text}{error:?}{summary}").contains(secret),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn an_encoded_key_in_place_of_its_path_is_not_shown() {
+    let (_, body) = KEY.split_once("KEY-----\n").unwrap();
+    let body = body.split_once("-----").unwrap().0.replace('\n', "");
+    let encoded = |text: &str| BASE64_STANDARD.encode(text);
+    for value in [encoded(&key_file(&[])), encoded(KEY), body] {
+        let error = at(Path::new(&value), &[]).unwrap_err().to_string();
+        assert!(error.contains("=******** is the key itself"), "{error}");
+        let variable = ("GOOGLE_APPLICATION_CREDENTIALS", value.as_str());
+        let env: Env = [variable].into_iter().collect();
+        let summary = crate::config::Summary::of(&env).to_string();
+        assert!(!summary.contains(&value[..16]), "{summary}");
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn judge(reply: &Reply, redactor: impl FnOnce() -> Redactor) -> Outco
             .and_then(by_code)
             .unwrap_or_else(|| by_status(reply.status))
     };
-    let answer = redactor().answer(Some(reply.status), &words(reply, json.as_ref()));
+    let answer = redactor().answered(reply, &words(reply, json.as_ref()));
     let retry_after = reply.retry_after;
     match meaning {
         Meaning::Deferred => Outcome::Deferred {

@@ -72,7 +72,8 @@ fn judge(result: &Result<Reply, Failure>, assertion: &SecretString) -> Result<Gr
             retry_after: reply.retry_after,
         });
     }
-    let text = redactor().text(&words(reply, json.as_ref()));
+    let redactor = redactor().with_credentials(&reply.credentials);
+    let text = redactor.text(&words(reply, json.as_ref()));
     let http_status = Some(reply.status);
     let internal = json.is_some_and(|json| json["error"] == INTERNAL_FAILURE);
     Err(match reply.status {
@@ -135,6 +136,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::provider::client::Credentials;
 
     fn judged(status: u16, body: &str) -> Result<Grant, TokenError> {
         let reply = Reply {
@@ -142,6 +144,7 @@ mod tests {
             retry_after: None,
             body: body.as_bytes().to_vec(),
             broken: None,
+            credentials: Credentials::default(),
         };
         judge(&Ok(reply), &"eyJhbGci.eyJpc3Mi.c2lnbmF0dXJl".into())
     }

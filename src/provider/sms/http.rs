@@ -114,7 +114,8 @@ impl Provider for HttpSms {
         let result = self
             .client
             .call(|http| self.authorized(http.get(url)).timeout(LOOK_UP_TIMEOUT));
-        let (status, text) = match result.await {
+        let redactor = self.redactor(message);
+        let answer = match result.await {
             Ok(reply) => match (reply.status, reply.json()) {
                 (200, Some(json)) if json["message_id"].is_string() => {
                     return LookUp::Found {
@@ -123,13 +124,11 @@ impl Provider for HttpSms {
                 }
                 (404, _) => return LookUp::NeverSeen,
                 (405 | 501, _) => return LookUp::Unsupported,
-                (status, _) => (Some(status), words(&reply)),
+                _ => redactor.answered(&reply, &words(&reply)),
             },
-            Err(Failure::NotSent(text) | Failure::Unanswered(text)) => (None, text),
+            Err(Failure::NotSent(text) | Failure::Unanswered(text)) => redactor.answer(None, &text),
         };
-        LookUp::Failed {
-            answer: self.redactor(message).answer(status, &text),
-        }
+        LookUp::Failed { answer }
     }
 }
 
@@ -139,7 +138,7 @@ fn judge(reply: &Reply, redactor: impl FnOnce() -> Redactor) -> Outcome {
             provider_message_id,
         };
     }
-    let answer = redactor().answer(Some(reply.status), &words(reply));
+    let answer = redactor().answered(reply, &words(reply));
     let retry_after = reply.retry_after;
     match meaning(reply.status) {
         Meaning::Deferred => Outcome::Deferred {

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::payment::sms_text::{MAX_SMS_BYTES, euc_kr_bytes, korean};
 use crate::payment::{Payload, Recipient};
+use crate::provider::redact::Redactor;
 
 /// The kind of a message, which decides its price and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,6 +41,13 @@ impl KoreanText {
             subject,
             text,
         }
+    }
+
+    /// The redactor, which then knows the characters that were sent in place of others.
+    pub fn hidden_by(&self, redactor: Redactor) -> Redactor {
+        redactor
+            .with_text(&self.text)
+            .with_text(self.subject.as_deref().unwrap_or_default())
     }
 }
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::provider::LOOK_UP_TIMEOUT;
-use crate::provider::client::{Failure, Reply};
+use crate::provider::client::{Credentials, Failure, Reply};
 use crate::provider::redact::Redactor;
 use crate::provider::{LookUp, Message};
 
@@ -15,23 +15,35 @@ pub const MAX_PAGES: usize = 20;
 pub struct Problem {
     http_status: Option<u16>,
     text: String,
+    credentials: Credentials,
 }
 
 impl Problem {
     /// The list is longer than we read.
     pub fn too_long() -> Self {
+        Self::unanswered("the provider lists too many messages to this recipient to look through")
+    }
+
+    /// The answer is not a page of a list. A 2xx is not quoted: it may be a page that broke off or
+    /// is written in a new way, and then it holds what was said in other messages.
+    pub fn answered(reply: &Reply) -> Self {
+        let text = match (reply.status, &reply.broken) {
+            (200..=299, Some(broken)) => format!("the list broke off: {broken}"),
+            (200..=299, None) => "the answer is not a page of a list".to_owned(),
+            _ => reply.text(),
+        };
         Self {
-            http_status: None,
-            text: "the provider lists too many messages to this recipient to look through"
-                .to_owned(),
+            http_status: Some(reply.status),
+            text,
+            credentials: reply.credentials.clone(),
         }
     }
 
-    /// The answer is not a page of a list.
-    pub fn answered(reply: &Reply) -> Self {
+    fn unanswered(text: impl Into<String>) -> Self {
         Self {
-            http_status: Some(reply.status),
-            text: reply.text(),
+            http_status: None,
+            text: text.into(),
+            credentials: Credentials::default(),
         }
     }
 }
@@ -39,10 +51,7 @@ impl Problem {
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let (Failure::NotSent(text) | Failure::Unanswered(text)) = failure;
-        Self {
-            http_status: None,
-            text,
-        }
+        Self::unanswered(text)
     }
 }
 
@@ -62,13 +71,11 @@ pub async fn in_time(
     let problem = match tokio::time::timeout(LOOK_UP_TIMEOUT, search).await {
         Ok(Ok(found)) => return found,
         Ok(Err(problem)) => problem,
-        Err(_) => Problem {
-            http_status: None,
-            text: "no complete answer in time".to_owned(),
-        },
+        Err(_) => Problem::unanswered("no complete answer in time"),
     };
+    let redactor = redactor().with_credentials(&problem.credentials);
     LookUp::Failed {
-        answer: redactor().answer(problem.http_status, &problem.text),
+        answer: redactor.answer(problem.http_status, &problem.text),
     }
 }
 

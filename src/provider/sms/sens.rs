@@ -122,7 +122,7 @@ impl Sens {
         let secret = settings.secret_key.expose_secret();
         let access_key = settings.access_key.expose_secret();
         let secrets = [secret, access_key, &settings.service_id];
-        redactor(message, &secrets)
+        KoreanText::of(&message.payload).hidden_by(redactor(message, &secrets))
     }
 
     async fn search(&self, message: &Message, number: &Number) -> Result<LookUp, Problem> {

@@ -99,7 +99,8 @@ impl Solapi {
 
     fn redactor(&self, message: &Message) -> Redactor {
         let secret = self.settings.api_secret.expose_secret();
-        redactor(message, &[secret, self.settings.api_key.expose_secret()])
+        let secrets = [secret, self.settings.api_key.expose_secret()];
+        KoreanText::of(&message.payload).hidden_by(redactor(message, &secrets))
     }
 
     async fn search(&self, message: &Message, number: &Number) -> Result<LookUp, Problem> {

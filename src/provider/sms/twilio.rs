@@ -214,7 +214,7 @@ fn judge(reply: &Reply, redactor: impl FnOnce() -> Redactor) -> Outcome {
         .as_ref()
         .and_then(words)
         .unwrap_or_else(|| reply.text());
-    meaning(reply.status, json.as_ref()).outcome(reply, &words, &redactor())
+    meaning(reply.status, json.as_ref()).outcome(reply, &words, redactor())
 }
 
 /// The table. A status alone, from somebody who does not speak Twilio's JSON, says nothing of the

@@ -49,8 +49,8 @@ pub fn of_code(table: &Codes, code: &str) -> Option<Meaning> {
 
 impl Meaning {
     /// The outcome, with the provider's words made safe.
-    pub fn outcome(self, reply: &Reply, words: &str, redactor: &Redactor) -> Outcome {
-        let answer = redactor.answer(Some(reply.status), words);
+    pub fn outcome(self, reply: &Reply, words: &str, redactor: Redactor) -> Outcome {
+        let answer = redactor.answered(reply, words);
         let retry_after = reply.retry_after;
         match self {
             Self::Rejected(reason) => Outcome::Rejected { reason, answer },

@@ -41,7 +41,7 @@ pub fn judge(reply: &Reply, redactor: impl FnOnce() -> Redactor) -> Outcome {
         };
     }
     let words = words(&json).unwrap_or_else(|| reply.text());
-    meaning(told, &json, &words).outcome(reply, &words, &redactor())
+    meaning(told, &json, &words).outcome(reply, &words, redactor())
 }
 
 /// A 2xx tells the status of the request in its body.

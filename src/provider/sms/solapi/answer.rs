@@ -70,7 +70,7 @@ pub fn judge(reply: &Reply, redactor: impl FnOnce() -> Redactor) -> Outcome {
         of_request(reply.status, &json)
     };
     let words = words.unwrap_or_else(|| reply.text());
-    meaning.outcome(reply, &words, &redactor())
+    meaning.outcome(reply, &words, redactor())
 }
 
 type Refusal = (Meaning, Option<String>);
