@@ -86,15 +86,11 @@ impl Redactor {
 
     fn hide(&mut self, text: &str, window: usize) {
         let text: Vec<char> = printable(text).chars().collect();
-        // A text may look like escapes itself, and be repeated as it is.
-        let read = meanings(&read(&text));
-        let as_it_is: Vec<char> = text.iter().copied().map(alike).collect();
-        let another = (read != as_it_is).then_some(read);
-        for text in [Some(as_it_is), another].into_iter().flatten() {
-            if !text.is_empty() {
-                let window = window.min(text.len());
-                self.hidden.push(Hidden { text, window });
-            }
+        // What it means: a secret may look like escapes itself.
+        let text = meanings(&read(&text));
+        if !text.is_empty() {
+            let window = window.min(text.len());
+            self.hidden.push(Hidden { text, window });
         }
     }
 

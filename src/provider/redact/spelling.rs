@@ -5,6 +5,8 @@
 //! sent. What must be hidden is therefore looked for in what a text means, and cut out of how it is
 //! written.
 
+use std::ops::Range;
+
 /// One character, and the place where it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glyph<'a> {
@@ -17,27 +19,42 @@ pub struct Glyph<'a> {
 /// Longer entities are none that we read.
 const MAX_ENTITY_CHARS: usize = 10;
 
+/// A JSON text in a form is written in two ways at once; nobody writes in more.
+const LAYERS: usize = 3;
+
 /// The text, character by character.
 pub fn read(text: &[char]) -> Vec<Glyph<'_>> {
-    let mut glyphs: Vec<Glyph<'_>> = Vec::with_capacity(text.len());
-    let mut at = 0;
-    let mut began = 0;
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let (means, length) = escape(rest).unwrap_or((rest[0], 1));
-        let blank = means.is_whitespace() || means.is_control();
-        let means = if blank { ' ' } else { means };
-        if !blank || glyphs.last().is_none_or(|last| last.means != ' ') {
-            began = at;
-        } else {
-            glyphs.pop();
-        }
-        at += length;
-        glyphs.push(Glyph {
-            means,
-            written: &text[began..at],
-        });
+    let mut read: Vec<(char, Range<usize>)> = layer(text);
+    for _ in 1..LAYERS {
+        let means: Vec<char> = read.iter().map(|(means, _)| *means).collect();
+        let above = layer(&means).into_iter();
+        read = above
+            .map(|(means, Range { start, end })| (means, read[start].1.start..read[end - 1].1.end))
+            .collect();
     }
-    glyphs
+    read.into_iter()
+        .map(|(means, at)| Glyph {
+            means,
+            written: &text[at],
+        })
+        .collect()
+}
+
+/// What escapes stand for, and where each of them is.
+fn layer(text: &[char]) -> Vec<(char, Range<usize>)> {
+    let mut read: Vec<(char, Range<usize>)> = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let (means, length) = escape(&text[at..]).unwrap_or((text[at], 1));
+        let end = at + length;
+        let blank = means.is_whitespace() || means.is_control();
+        match read.last_mut() {
+            Some((' ', place)) if blank => place.end = end,
+            _ => read.push((if blank { ' ' } else { means }, at..end)),
+        }
+        at = end;
+    }
+    read
 }
 
 /// The character that an escape at the start of the text stands for, and the escape's length.
@@ -135,9 +152,11 @@ mod tests {
             ("plain 한", "plain 한"),
             ("%2B82%20%ed%95%9c", "+82 한"),
             (r"\ud55c\u0031\ud83d\ude00", "한1😀"),
-            (r#"\"a\\b\/\r\n\tc"#, "\"a\\b/ c"),
+            (r#"\"a\\q\/\r\n\tc"#, "\"a\\q/ c"),
             ("&#54620;&#xD55C;&lt;&amp;&nbsp;&quot;", "한한<& \""),
             ("a%0D%0A\n b", "a b"),
+            // In two ways at once.
+            (r"%5Cud55c%5c%5cn%26lt%3b", "한 <"),
             // Nothing that can be read.
             ("100% of %zz %e2%zz %ff", "100% of %zz %e2%zz %ff"),
             (r"\u12 \q \ud83d \", r"\u12 \q \ud83d \"),
