@@ -232,10 +232,6 @@ async fn assert_attempts(database: &Database, gateway: &Gateway, look_ups: [u64;
         (least..=most).contains(&counted),
         "{least} <= {counted} <= {most}"
     );
-    assert!(
-        look_ups[0] > 0,
-        "no look-up hung: the count shows less than it should"
-    );
 }
 
 fn number(n: usize) -> f64 {
