@@ -185,3 +185,25 @@ pub fn notification(answer: &Value, n: usize) -> String {
         .unwrap()
         .to_owned()
 }
+
+/// As many payments as it takes to notify all of these recipients over one channel.
+pub fn payments_to(channel: &str, recipients: &[String]) -> Vec<Value> {
+    /// Notifications that one payment may have.
+    const MOST: usize = 20;
+    let chunks = recipients.chunks(MOST).enumerate();
+    chunks
+        .map(|(n, chunk)| {
+            let each = chunk.iter();
+            let each: Vec<_> = each
+                .map(|to| json!({ "channel": channel, "to": to }))
+                .collect();
+            payment(&format!("order-{n}"), &Value::from(each))
+        })
+        .collect()
+}
+
+/// The ids of all notifications of an answer.
+pub fn notifications(answer: &Value) -> Vec<String> {
+    let all = answer["notifications"].as_array().unwrap();
+    (0..all.len()).map(|n| notification(answer, n)).collect()
+}

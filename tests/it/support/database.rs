@@ -137,6 +137,16 @@ impl Database {
         WriteLock::Postgres(Box::new(conn))
     }
 
+    /// Ends statements that wait for a lock. Those of a process that was killed go with it on
+    /// SQLite; a PostgreSQL server would still run them.
+    pub async fn end_waiting_statements(&self) {
+        if !self.is_sqlite() {
+            let sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            self.execute(sql).await;
+        }
+    }
+
     /// An SQL expression for a moment that many hours from the database's now.
     pub fn hours_from_now(&self, hours: i32) -> String {
         if self.is_sqlite() {

@@ -1,5 +1,7 @@
 //! The dialects of text messages that the service speaks, each at the mock.
 
+use std::collections::BTreeMap;
+
 use paybell::provider::mock::{Mock, RunningMock, credentials};
 
 use super::app::{Settings, TestApp};
@@ -39,10 +41,34 @@ pub fn dialects(settings: &Settings, mock: &RunningMock) -> [(&'static str, Sett
     ]
 }
 
+/// The settings of a service that speaks the dialect.
+pub fn in_dialect(settings: &Settings, mock: &RunningMock, dialect: &str) -> Settings {
+    let all = dialects(settings, mock);
+    let found = all.into_iter().find(|(name, _)| *name == dialect);
+    found.expect("no such dialect").1
+}
+
 /// An app that speaks the dialect.
 pub async fn speaking(database: Database, dialect: &str) -> TestApp {
     let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
-    let all = dialects(&Settings::new(&database, &mock), &mock);
-    let settings = all.into_iter().find(|(name, _)| *name == dialect);
-    TestApp::start_over(database, mock, settings.unwrap().1).await
+    let settings = in_dialect(&Settings::new(&database, &mock), &mock, dialect);
+    TestApp::start_over(database, mock, settings).await
+}
+
+/// How many messages each recipient got. Numbers are as they are dialled in Korea, whatever the
+/// dialect writes.
+pub fn arrived(mock: &RunningMock) -> BTreeMap<String, usize> {
+    let mut times = BTreeMap::new();
+    for message in mock.messages() {
+        *times.entry(national(&message.to)).or_default() += 1;
+    }
+    times
+}
+
+/// A Korean number as it is dialled there; anything else as it is.
+pub fn national(recipient: &str) -> String {
+    match recipient.strip_prefix("+82") {
+        Some(rest) => format!("0{rest}"),
+        None => recipient.to_owned(),
+    }
 }

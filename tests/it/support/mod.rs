@@ -13,6 +13,7 @@ pub mod inflating;
 pub mod load;
 pub mod process;
 pub mod wait;
+pub mod wire;
 
 /// Runs a test on both databases: `name::sqlite` and `name::postgres`.
 macro_rules! on_both_databases {
