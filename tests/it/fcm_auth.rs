@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use paybell::payment::Channel;
 use paybell::provider::client::plain_http;
-use paybell::provider::mock::{Behavior, Mock, RunningMock, Target};
+use paybell::provider::mock::{Behavior, RunningMock, Target};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::support::app::{Settings, TestApp, notification, payment};
+use crate::support::app::{TestApp, notification, payment};
 use crate::support::client::{Client, outcomes};
 use crate::support::database::Database;
+use crate::support::google::{key_file, mock_with_tokens, with_key};
 use crate::support::load::{all_sent, assert_once_each, figures, post_many, size};
 use crate::support::on_both_databases;
 use crate::support::process::Process;
@@ -22,26 +23,6 @@ use crate::support::wait::until;
 
 const ACCESS_TOKEN: &str = "ya29.access-token-of-the-service-account";
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn mock() -> RunningMock {
-    let any_port = ([127, 0, 0, 1], 0).into();
-    Mock::default().with_google_auth().run(any_port).unwrap()
-}
-
-/// The key that the mock gives to anybody, in a file.
-async fn key_file(mock: &RunningMock) -> NamedTempFile {
-    let url = format!("{}mock/service-account", mock.base_url());
-    let key = plain_http(PATIENCE).unwrap().get(url).send().await.unwrap();
-    let file = NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), key.bytes().await.unwrap()).unwrap();
-    file
-}
-
-fn settings(database: &Database, mock: &RunningMock, key: &NamedTempFile) -> Settings {
-    Settings::new(database, mock)
-        .with("FCM_PROJECT_ID", "")
-        .with("GOOGLE_APPLICATION_CREDENTIALS", key.path().display())
-}
 
 fn push(order_id: &str) -> Value {
     payment(
@@ -67,9 +48,9 @@ async fn row_after(client: &Client, id: &str, outcome: &str) -> Value {
 on_both_databases! {
     /// Many pushes, one token, in the project that the key names.
     async fn pushes_arrive_with_one_token(database: Database) {
-        let mock = mock();
-        let key = key_file(&mock).await;
-        let settings = settings(&database, &mock, &key);
+        let mock = mock_with_tokens();
+        let key = key_file(&mock);
+        let settings = with_key(&database, &mock, &key);
         let app = TestApp::start_over(database, mock, settings).await;
         for n in 0..20 {
             let answer = app.pay(&push(&format!("order-{n}"))).await;
@@ -90,9 +71,9 @@ on_both_databases! {
     /// The token endpoint goes away and then refuses the key: no attempt is counted, everything
     /// arrives in the end, and neither token nor key is in the log at `trace`.
     async fn a_token_endpoint_that_fails_costs_nothing_and_nothing_is_told(database: Database) {
-        let mock = mock();
-        let key = key_file(&mock).await;
-        let settings = settings(&database, &mock, &key)
+        let mock = mock_with_tokens();
+        let key = key_file(&mock);
+        let settings = with_key(&database, &mock, &key)
             .with("RUST_LOG", "trace")
             .with("BACKOFF_MAX_MS", 500);
         let process = Process::serve(&settings).await;
@@ -252,8 +233,8 @@ fn assert_untold(text: &str, key: &NamedTempFile) {
 /// A bad key is a fault of the configuration, told at once and without its content.
 #[tokio::test]
 async fn a_bad_key_stops_the_start() {
-    let mock = mock();
-    let key = key_file(&mock).await;
+    let mock = mock_with_tokens();
+    let key = key_file(&mock);
     let text = std::fs::read_to_string(key.path()).unwrap();
     std::fs::write(key.path(), text.replace("client_email", "client_mail")).unwrap();
     let program = env!("CARGO_BIN_EXE_paybell");

@@ -1,8 +1,13 @@
 //! Every dialect end to end: whatever a provider does, each row ends as the dialect's table says,
 //! and nothing is sent twice that can be asked about.
 
+mod faults;
 mod kills;
+mod look_ups;
+mod pushes;
+mod sends;
 mod texts;
+mod tokens;
 mod twins;
 mod unanswered;
 

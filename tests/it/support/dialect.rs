@@ -50,9 +50,18 @@ pub fn in_dialect(settings: &Settings, mock: &RunningMock, dialect: &str) -> Set
 
 /// An app that speaks the dialect.
 pub async fn speaking(database: Database, dialect: &str) -> TestApp {
+    speaking_with(database, dialect, |settings| settings).await
+}
+
+/// An app that speaks the dialect, with settings of its own.
+pub async fn speaking_with(
+    database: Database,
+    dialect: &str,
+    adjust: impl FnOnce(Settings) -> Settings,
+) -> TestApp {
     let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
     let settings = in_dialect(&Settings::new(&database, &mock), &mock, dialect);
-    TestApp::start_over(database, mock, settings).await
+    TestApp::start_over(database, mock, adjust(settings)).await
 }
 
 /// How many messages each recipient got. Numbers are as they are dialled in Korea, whatever the
