@@ -13,7 +13,7 @@ use crate::support::load::phone;
 const ALL_OUT_MS: u64 = 300;
 
 /// After the client has left, and long before it asks again.
-const LATE_MS: u64 = 1_200;
+const LATE_MS: u64 = 2_200;
 
 /// How a row ends whose first request met a fault, and whose later ones are answered well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,10 +141,11 @@ pub fn page(status: u16, end: End) -> Case {
     case
 }
 
-/// Timeouts of 1 s, leases of 5 s, and waits of 1 to 2 s, however long a provider wishes.
+/// Timeouts of 2 s, leases of 6 s, and waits of 1 to 2 s, however long a provider wishes.
 pub fn settings(settings: Settings) -> Settings {
     settings
-        .with_short_leases()
+        .with("PROVIDER_TIMEOUT_MS", 2000)
+        .with("OUTBOX_LEASE_SECS", 6)
         .with("BACKOFF_BASE_MS", 2000)
         .with("BACKOFF_MAX_MS", 2000)
 }

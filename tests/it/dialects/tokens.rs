@@ -21,10 +21,10 @@ fn faults() -> Vec<Case> {
         body(400, json!({ "error": "internal_failure" }), End::Deferred),
     ];
     cases.push(page(503, End::Deferred));
-    for code in [408, 425, 429, 500] {
+    for code in [408, 429] {
         cases.push(status(code, End::Deferred));
     }
-    for code in [302, 400, 401, 403] {
+    for code in [302, 400, 401] {
         cases.push(status(code, End::Misconfigured));
     }
     cases

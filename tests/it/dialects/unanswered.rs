@@ -9,7 +9,7 @@ use paybell::provider::mock::{Behavior, Fault, Mock, Target};
 use crate::dialects::in_each_dialect;
 use crate::support::app::{Settings, TestApp, notifications, payments_to};
 use crate::support::client::outcomes;
-use crate::support::dialect::{arrived, in_dialect, national, speaking};
+use crate::support::dialect::{arrived, in_dialect, national, over_wire, speaking};
 use crate::support::load::phone;
 use crate::support::wire::Wire;
 
@@ -73,12 +73,10 @@ in_each_dialect! {
     async fn what_was_accepted_after_the_line_broke_is_found(database: Database, dialect: &str) {
         let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
         let wire = Wire::to(mock.addr()).await;
-        let mut settings = in_dialect(&Settings::new(&database, &mock), &mock, dialect)
+        let settings = in_dialect(&Settings::new(&database, &mock), &mock, dialect)
             .with("PROVIDER_TIMEOUT_MS", 3000)
             .with("OUTBOX_LEASE_SECS", 7);
-        let base = settings.0["SMS_BASE_URL"].clone();
-        let through = base.replace(&mock.addr().to_string(), &wire.addr.to_string());
-        settings = settings.with("SMS_BASE_URL", through);
+        let settings = over_wire(settings, &mock, &wire);
         let late = Behavior {
             fault: Some(Fault::LateAccept),
             latency_ms: 2000,

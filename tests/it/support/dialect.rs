@@ -6,6 +6,7 @@ use paybell::provider::mock::{Mock, RunningMock, credentials};
 
 use super::app::{Settings, TestApp};
 use super::database::Database;
+use super::wire::Wire;
 
 /// What the mock makes of each dialect, with short leases.
 pub fn dialects(settings: &Settings, mock: &RunningMock) -> [(&'static str, Settings); 4] {
@@ -62,6 +63,13 @@ pub async fn speaking_with(
     let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
     let settings = in_dialect(&Settings::new(&database, &mock), &mock, dialect);
     TestApp::start_over(database, mock, adjust(settings)).await
+}
+
+/// The same service, speaking to the mock's SMS providers over the wire.
+pub fn over_wire(settings: Settings, mock: &RunningMock, wire: &Wire) -> Settings {
+    let base = &settings.0["SMS_BASE_URL"];
+    let base = base.replace(&mock.addr().to_string(), &wire.addr.to_string());
+    settings.with("SMS_BASE_URL", base)
 }
 
 /// How many messages each recipient got. Numbers are as they are dialled in Korea, whatever the
