@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod command;
 pub mod database;
 pub mod dialect;
+pub mod gateway;
 pub mod google;
 pub mod http;
 #[cfg(target_os = "linux")]
