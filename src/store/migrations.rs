@@ -35,8 +35,33 @@ pub async fn on_postgres(mut conn: AsyncPgConnection) -> Result<Vec<String>, Sto
         harness
             .run_pending_migrations(POSTGRES)
             .map(|versions| versions.iter().map(ToString::to_string).collect())
-            .map_err(|error| StoreError::Migration(error.to_string()))
+            .map_err(|error| StoreError::Migration(explained(&error.to_string())))
     })
     .await;
     applied.map_err(|error| StoreError::Migration(error.to_string()))?
+}
+
+/// A pooler that hands each transaction another session mixes up prepared statements. The start is
+/// where that shows first, and only sometimes.
+fn explained(error: &str) -> String {
+    if !error.contains("prepared statement") {
+        return error.to_owned();
+    }
+    format!(
+        "{error}: between here and the server is a pooler in transaction mode; \
+         connect to the server itself, or let the pooler work in session mode"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_in_between_is_named() {
+        let told = explained("Failed to run: prepared statement \"s3\" already exists");
+        assert!(told.contains("\"s3\" already exists: between"), "{told}");
+        assert!(told.contains("session mode"), "{told}");
+        assert_eq!(explained("syntax error"), "syntax error");
+    }
 }
