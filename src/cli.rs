@@ -49,6 +49,8 @@ enum Command {
     MockProviders(MockProvidersArgs),
     /// Apply pending database migrations and print their versions
     Migrate,
+    /// Look for what must not be in the database, and change nothing
+    Check,
     /// Print the configuration with secrets masked and say what is wrong with it
     CheckConfig,
 }
@@ -81,6 +83,7 @@ fn dispatch(command: &Command) -> ExitCode {
         Command::Serve => commands::serve(&Env::load()),
         Command::MockProviders(args) => commands::mock_providers(args),
         Command::Migrate => commands::migrate(&Env::load()),
+        Command::Check => check::check(&Env::load()),
         Command::CheckConfig => check_config(
             &Env::load(),
             &mut io::stdout().lock(),
@@ -160,6 +163,7 @@ fn describe(config: &Config) -> String {
     text
 }
 
+mod check;
 mod commands;
 #[cfg(test)]
 mod tests;

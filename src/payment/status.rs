@@ -64,6 +64,18 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::Rejected,
+        Self::RecipientUnreachable,
+        Self::RecipientOptedOut,
+        Self::AttemptsExhausted,
+        Self::Expired,
+        Self::OutcomeUnknown,
+        Self::Unreadable,
+        Self::Crashed,
+    ];
+
     /// The name in JSON and in the database.
     pub fn as_str(self) -> &'static str {
         match self {

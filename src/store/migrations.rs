@@ -2,6 +2,7 @@
 //! at once on an empty database.
 
 use diesel::SqliteConnection;
+use diesel::migration::MigrationSource;
 use diesel_async::{AsyncMigrationHarness, AsyncPgConnection, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
@@ -39,6 +40,18 @@ pub async fn on_postgres(mut conn: AsyncPgConnection) -> Result<Vec<String>, Sto
     })
     .await;
     applied.map_err(|error| StoreError::Migration(error.to_string()))?
+}
+
+/// The versions that this build knows, oldest first; both databases have the same.
+pub fn versions() -> Result<Vec<String>, StoreError> {
+    let known = MigrationSource::<diesel::sqlite::Sqlite>::migrations(&SQLITE)
+        .map_err(|error| StoreError::Migration(error.to_string()))?;
+    let mut versions: Vec<String> = known
+        .iter()
+        .map(|migration| migration.name().version().to_string())
+        .collect();
+    versions.sort_unstable();
+    Ok(versions)
 }
 
 /// A pooler that hands each transaction another session mixes up prepared statements. The start is

@@ -5,6 +5,7 @@
 //! release). All futures here run on the main runtime and are never dropped half-way: callers that
 //! may go away (HTTP handlers) go through [`Store::detached`].
 
+mod check;
 mod dispatch;
 mod error;
 mod filter;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+pub use check::{Finding, Report};
 pub use error::{Conflict, StoreError};
 pub use filter::OutboxFilter;
 pub use operate::Change;

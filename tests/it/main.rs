@@ -20,6 +20,7 @@ mod api_protocol;
 #[cfg(target_os = "linux")]
 mod big_answers;
 mod bounds;
+mod check;
 mod command_line;
 mod crash;
 mod dialects;
