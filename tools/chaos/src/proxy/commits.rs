@@ -10,6 +10,9 @@ use super::wire::Message;
 /// server's tag alone does not tell.
 const CHANGES: [&str; 3] = ["insert into", "update ", "delete from"];
 
+/// What only the statement says that takes due rows.
+const CLAIM: &str = "skip locked";
+
 /// A SELECT that only locks.
 const LOCKS: [&str; 2] = ["for update", "for no key update"];
 
@@ -21,13 +24,19 @@ pub enum Reply {
     /// Nothing yet: the reply is not complete.
     Wait,
     /// The reply tells that something was committed.
-    Committed(Bytes),
+    Committed {
+        /// The reply.
+        bytes: Bytes,
+        /// Whether rows were claimed.
+        claim: bool,
+    },
 }
 
 /// What the client has asked for up to one Sync, or in one simple query.
 #[derive(Debug, Default, Clone, Copy)]
 struct Exchange {
     changes: bool,
+    claims: bool,
     ends_transaction: bool,
 }
 
@@ -60,8 +69,7 @@ impl Conversation {
             Some(b'B') => {
                 let (_portal, rest) = Message::text(body);
                 if let Some(bound) = self.statements.get(Message::text(rest).0) {
-                    self.asking.changes |= bound.changes;
-                    self.asking.ends_transaction |= bound.ends_transaction;
+                    self.asking.add(*bound);
                 }
             }
             Some(b'S') => self.asked.push_back(std::mem::take(&mut self.asking)),
@@ -99,11 +107,14 @@ impl Conversation {
     /// Only now is it certain: without a transaction around it, a change is committed after its
     /// CommandComplete, and that may still fail.
     fn ready(&mut self, message: Message) -> Reply {
-        self.asked.pop_front();
+        let exchange = self.asked.pop_front().unwrap_or_default();
         let idle = message.body() == b"I";
         let committed = std::mem::take(&mut self.done) && idle;
         match self.release(message) {
-            Reply::Pass(bytes) if committed => Reply::Committed(bytes),
+            Reply::Pass(bytes) if committed => Reply::Committed {
+                bytes,
+                claim: exchange.claims,
+            },
             reply => reply,
         }
     }
@@ -126,12 +137,20 @@ impl Exchange {
     fn of(sql: &[u8]) -> Self {
         let mut sql = String::from_utf8_lossy(sql).to_lowercase();
         let ends_transaction = sql.trim_start().starts_with("commit");
+        let claims = sql.contains(CLAIM);
         for lock in LOCKS {
             sql = sql.replace(lock, "");
         }
         Self {
             changes: CHANGES.iter().any(|change| sql.contains(change)),
+            claims,
             ends_transaction,
         }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.changes |= other.changes;
+        self.claims |= other.claims;
+        self.ends_transaction |= other.ends_transaction;
     }
 }

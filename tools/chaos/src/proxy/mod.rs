@@ -1,24 +1,35 @@
-//! A TCP proxy before PostgreSQL that cuts, stalls, refuses, and forgets to say what was committed.
+//! A TCP proxy that cuts, stalls and refuses; before PostgreSQL it also forgets to say what was
+//! committed.
 
+mod carry;
 mod commits;
 mod wire;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
 
-use commits::{Conversation, Reply};
-use wire::Messages;
+/// A port may be taken: a start tries so many.
+const PORTS: usize = 20;
 
-/// "No": a server's whole answer to a client that asks for encryption.
-const NO_ENCRYPTION: &[u8] = b"N";
+/// Between two tries to listen again.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// What is spoken through a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// PostgreSQL's, unencrypted.
+    Postgres,
+    /// Whatever it is.
+    Any,
+}
 
 /// A running proxy; dropping it ends it and every connection through it.
 pub struct Proxy {
@@ -30,10 +41,12 @@ pub struct Proxy {
 
 struct Shared {
     upstream: SocketAddr,
+    protocol: Protocol,
     line: watch::Sender<Line>,
     /// So many replies that tell of a commit are still to be dropped.
     forgetting: AtomicU32,
     forgotten: AtomicU64,
+    stalls_at_claim: AtomicBool,
 }
 
 /// How the line is.
@@ -51,7 +64,7 @@ enum Traffic {
     Pass,
     /// Nothing goes through and nothing is lost; what has come in goes on later.
     Stall,
-    /// New connections are reset at once.
+    /// Nobody listens.
     Refuse,
 }
 
@@ -60,16 +73,18 @@ impl Proxy {
     ///
     /// # Errors
     /// When no port can be had.
-    pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    pub async fn start(upstream: SocketAddr, protocol: Protocol) -> io::Result<Self> {
+        let listener = listen().await?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
             upstream,
+            protocol,
             line: watch::Sender::default(),
             forgetting: AtomicU32::new(0),
             forgotten: AtomicU64::new(0),
+            stalls_at_claim: AtomicBool::new(false),
         });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
+        let accepting = tokio::spawn(accept(listener, addr, Arc::clone(&shared))).abort_handle();
         Ok(Self {
             addr,
             shared,
@@ -80,7 +95,8 @@ impl Proxy {
     /// Lets everything through again, and forgets nothing more.
     pub fn pass(&self) {
         self.shared.forgetting.store(0, Ordering::Relaxed);
-        self.set(Traffic::Pass);
+        self.shared.stalls_at_claim.store(false, Ordering::Relaxed);
+        self.shared.set(Traffic::Pass);
     }
 
     /// Resets every connection; new ones are let through.
@@ -88,15 +104,27 @@ impl Proxy {
         self.shared.line.send_modify(|line| line.cuts += 1);
     }
 
-    /// Resets every connection, and each new one too.
+    /// Resets every connection, and refuses new ones.
     pub fn refuse(&self) {
-        self.set(Traffic::Refuse);
+        self.shared.set(Traffic::Refuse);
         self.cut();
     }
 
     /// Holds both directions, of new connections as well, until it is told otherwise.
     pub fn stall(&self) {
-        self.set(Traffic::Stall);
+        self.shared.set(Traffic::Stall);
+    }
+
+    /// Stalls as soon as the server has claimed rows, before it can say so.
+    pub fn stall_at_claim(&self) {
+        self.shared.stalls_at_claim.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until it stalls; false after `within`.
+    pub async fn until_stalled(&self, within: Duration) -> bool {
+        let mut line = self.shared.line.subscribe();
+        let stalled = line.wait_for(|line| line.traffic == Traffic::Stall);
+        timeout(within, stalled).await.is_ok()
     }
 
     /// Resets the connection instead of passing on the next `n` replies that tell of a commit.
@@ -108,10 +136,6 @@ impl Proxy {
     pub fn forgotten(&self) -> u64 {
         self.shared.forgotten.load(Ordering::Relaxed)
     }
-
-    fn set(&self, traffic: Traffic) {
-        self.shared.line.send_modify(|line| line.traffic = traffic);
-    }
 }
 
 impl Drop for Proxy {
@@ -122,6 +146,10 @@ impl Drop for Proxy {
 }
 
 impl Shared {
+    fn set(&self, traffic: Traffic) {
+        self.line.send_modify(|line| line.traffic = traffic);
+    }
+
     /// Takes one of the replies that are to be dropped.
     fn forgets(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
@@ -135,127 +163,41 @@ impl Shared {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    while let Ok((client, _)) = listener.accept().await {
-        tokio::spawn(connection(client, Arc::clone(&shared)));
-    }
-}
-
-/// Carries one connection until either side ends it or the line is cut.
-async fn connection(mut client: TcpStream, shared: Arc<Shared>) {
-    let mut line = shared.line.subscribe();
-    let born = *line.borrow_and_update();
-    let cut = async {
-        // It fails only when the proxy is gone.
-        let _gone = line.wait_for(|line| line.cuts != born.cuts).await.is_err();
-    };
-    let server = if born.traffic == Traffic::Refuse {
-        None
-    } else {
-        TcpStream::connect(shared.upstream).await.ok()
-    };
-    if let Some(mut server) = server {
-        let _undelayed = (client.set_nodelay(true), server.set_nodelay(true));
-        let ended = tokio::select! {
-            ended = carry(&mut client, &mut server, &shared) => ended,
-            () = cut => Err(io::ErrorKind::ConnectionReset.into()),
-        };
-        if ended.is_ok() {
-            return;
+/// Listens below the range of outgoing connections, one of which could have the port while it
+/// refuses.
+async fn listen() -> io::Result<TcpListener> {
+    let mut listener = Err(io::ErrorKind::AddrInUse.into());
+    for _ in 0..PORTS {
+        listener = TcpListener::bind(("127.0.0.1", fastrand::u16(20_000..32_000))).await;
+        if listener.is_ok() {
+            break;
         }
-        reset(&server);
     }
-    reset(&client);
+    listener
 }
 
-/// Closing then says RST.
-fn reset(stream: &TcpStream) {
-    // It fails on a closed socket, which needs no reset.
-    let _closed = stream.set_zero_linger().is_err();
-}
-
-async fn carry(client: &mut TcpStream, server: &mut TcpStream, shared: &Shared) -> io::Result<()> {
-    let conversation = Mutex::new(Conversation::default());
-    let mut asked = Messages::of_client();
-    open(client, server, &mut asked).await?;
-    let (from_client, to_client) = client.split();
-    let (from_server, to_server) = server.split();
-    tokio::select! {
-        ended = requests(from_client, to_server, asked, shared, &conversation) => ended,
-        ended = replies(from_server, to_client, shared, &conversation) => ended,
-    }
-}
-
-/// Carries the packet that opens the conversation; one that asks for encryption comes before it.
-async fn open(
-    client: &mut TcpStream,
-    server: &mut TcpStream,
-    asked: &mut Messages,
-) -> io::Result<()> {
+/// Accepts connections while it does not refuse them.
+async fn accept(listener: TcpListener, addr: SocketAddr, shared: Arc<Shared>) {
+    let mut line = shared.line.subscribe();
+    let mut listening = Some(listener);
     loop {
-        match asked.take().map_err(io::Error::other)? {
-            Some(message) if message.asks_for_encryption() => {
-                client.write_all(NO_ENCRYPTION).await?;
+        let Some(listener) = &listening else {
+            if line.wait_for(|line| line.traffic != Traffic::Refuse).await.is_err() {
+                return;
             }
-            Some(message) => return server.write_all(&message.bytes).await,
-            None if client.read_buf(asked.buffer()).await? > 0 => {}
-            None => return Err(io::ErrorKind::UnexpectedEof.into()),
-        }
-    }
-}
-
-async fn requests(
-    mut client: ReadHalf<'_>,
-    mut server: WriteHalf<'_>,
-    mut messages: Messages,
-    shared: &Shared,
-    conversation: &Mutex<Conversation>,
-) -> io::Result<()> {
-    let mut line = shared.line.subscribe();
-    while client.read_buf(messages.buffer()).await? > 0 {
-        moving(&mut line).await;
-        while let Some(message) = messages.take().map_err(io::Error::other)? {
-            lock(conversation).client(&message);
-            server.write_all(&message.bytes).await?;
-        }
-    }
-    Ok(())
-}
-
-async fn replies(
-    mut server: ReadHalf<'_>,
-    mut client: WriteHalf<'_>,
-    shared: &Shared,
-    conversation: &Mutex<Conversation>,
-) -> io::Result<()> {
-    let mut messages = Messages::of_server();
-    let mut line = shared.line.subscribe();
-    while server.read_buf(messages.buffer()).await? > 0 {
-        moving(&mut line).await;
-        while let Some(message) = messages.take().map_err(io::Error::other)? {
-            let reply = lock(conversation).server(message);
-            match reply {
-                Reply::Wait => {}
-                Reply::Committed(_) if shared.forgets() => {
-                    return Err(io::ErrorKind::ConnectionReset.into());
-                }
-                Reply::Pass(bytes) | Reply::Committed(bytes) => client.write_all(&bytes).await?,
+            listening = TcpListener::bind(addr).await.ok();
+            if listening.is_none() {
+                sleep(RETRY).await;
             }
+            continue;
+        };
+        tokio::select! {
+            accepted = listener.accept() => if let Ok((client, _)) = accepted {
+                tokio::spawn(carry::connection(client, Arc::clone(&shared)));
+            },
+            _ = line.wait_for(|line| line.traffic == Traffic::Refuse) => listening = None,
         }
     }
-    Ok(())
-}
-
-/// Waits while the line is stalled.
-async fn moving(line: &mut watch::Receiver<Line>) {
-    let _gone = line
-        .wait_for(|line| line.traffic != Traffic::Stall)
-        .await
-        .is_err();
-}
-
-fn lock(conversation: &Mutex<Conversation>) -> std::sync::MutexGuard<'_, Conversation> {
-    conversation.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

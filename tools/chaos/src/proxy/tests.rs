@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::Proxy;
+use super::{Protocol, Proxy};
 use super::commits::{Conversation, Reply};
 use super::wire::{Message, Messages, NotThisProtocol};
 
@@ -90,7 +90,7 @@ fn asks(conversation: &mut Conversation, name: &str, sql: Option<&str>) {
 fn last(conversation: &mut Conversation, replies: &[(u8, &[u8])]) -> Reply {
     let mut last = Reply::Wait;
     for (kind, body) in replies {
-        assert!(!matches!(last, Reply::Committed(_)), "too early");
+        assert!(!matches!(last, Reply::Committed { .. }), "too early");
         last = conversation.server(message(*kind, body));
     }
     last
@@ -98,7 +98,7 @@ fn last(conversation: &mut Conversation, replies: &[(u8, &[u8])]) -> Reply {
 
 /// Whether the last of these replies tells of a commit.
 fn tells(conversation: &mut Conversation, replies: &[(u8, &[u8])]) -> bool {
-    matches!(last(conversation, replies), Reply::Committed(_))
+    matches!(last(conversation, replies), Reply::Committed { .. })
 }
 
 #[test]
@@ -117,7 +117,8 @@ fn a_change_outside_a_transaction_is_committed_once_the_server_is_idle() {
     );
     // The reply and the end of the exchange go together or not at all.
     let expected = [framed(b'C', b"SELECT 1\0"), framed(b'Z', b"I")].concat();
-    assert_eq!(reply, Reply::Committed(expected.into()));
+    let bytes = expected.into();
+    assert_eq!(reply, Reply::Committed { bytes, claim: false });
     // The statement is known by its name the next time.
     asks(&mut conversation, "s0", None);
     assert!(tells(
@@ -202,7 +203,7 @@ struct Line {
 impl Line {
     async fn open() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+        let proxy = Proxy::start(listener.local_addr().unwrap(), Protocol::Postgres).await.unwrap();
         let mut client = TcpStream::connect(proxy.addr).await.unwrap();
         client.write_all(&opening(196_608)).await.unwrap();
         let (mut server, _) = timeout(SOON, listener.accept()).await.unwrap().unwrap();
@@ -233,6 +234,19 @@ async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let all = timeout(SOON, stream.read_exact(&mut bytes)).await.unwrap();
     all.unwrap();
     bytes
+}
+
+/// Connects as soon as it listens.
+async fn connected(proxy: &Proxy) -> TcpStream {
+    let connected = async {
+        loop {
+            match TcpStream::connect(proxy.addr).await {
+                Ok(stream) => return stream,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    timeout(SOON, connected).await.unwrap()
 }
 
 async fn is_reset(stream: &mut TcpStream) -> bool {
@@ -281,14 +295,19 @@ async fn a_cut_resets_both_sides_and_lets_new_connections_through() {
 }
 
 #[tokio::test]
-async fn refused_connections_are_reset_until_it_passes_again() {
+async fn connections_are_refused_until_it_passes_again() {
     let mut line = Line::open().await;
     line.proxy.refuse();
     assert!(is_reset(&mut line.client).await);
-    let mut refused = TcpStream::connect(line.proxy.addr).await.unwrap();
-    assert!(is_reset(&mut refused).await);
+    // The port closes a moment later; a connection made until then is reset.
+    let refused = async {
+        while let Ok(mut early) = TcpStream::connect(line.proxy.addr).await {
+            assert!(is_reset(&mut early).await);
+        }
+    };
+    timeout(SOON, refused).await.unwrap();
     line.proxy.pass();
-    let mut next = TcpStream::connect(line.proxy.addr).await.unwrap();
+    let mut next = connected(&line.proxy).await;
     next.write_all(&opening(196_608)).await.unwrap();
     timeout(SOON, line.listener.accept())
         .await
@@ -323,4 +342,38 @@ async fn encryption_is_declined_in_the_servers_place() {
         .unwrap()
         .unwrap();
     assert_eq!(read(&mut server, 8).await, opening(196_608));
+}
+
+#[tokio::test]
+async fn it_stalls_at_the_reply_to_a_claim_alone() {
+    let mut line = Line::open().await;
+    line.proxy.stall_at_claim();
+    line.insert().await;
+    let inserted = Line::inserted();
+    assert_eq!(read(&mut line.client, inserted.len()).await, inserted);
+    let claim = framed(b'Q', b"WITH due AS (SELECT FOR UPDATE SKIP LOCKED) UPDATE outbox\0");
+    line.client.write_all(&claim).await.unwrap();
+    read(&mut line.server, claim.len()).await;
+    let claimed = [framed(b'C', b"UPDATE 3\0"), framed(b'Z', b"I")].concat();
+    line.server.write_all(&claimed).await.unwrap();
+    assert!(line.proxy.until_stalled(SOON).await);
+    assert!(timeout(SILENCE, line.client.read_u8()).await.is_err(), "it was told");
+    line.proxy.pass();
+    assert_eq!(read(&mut line.client, claimed.len()).await, claimed);
+}
+
+#[tokio::test]
+async fn another_protocol_goes_through_as_it_is() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let upstream = listener.local_addr().unwrap();
+    let proxy = Proxy::start(upstream, Protocol::Any).await.unwrap();
+    let mut client = TcpStream::connect(proxy.addr).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1").await.unwrap();
+    let (mut server, _) = timeout(SOON, listener.accept()).await.unwrap().unwrap();
+    assert_eq!(read(&mut server, 14).await, b"GET / HTTP/1.1");
+    proxy.stall();
+    server.write_all(b"HTTP/1.1 204").await.unwrap();
+    assert!(timeout(SILENCE, client.read_u8()).await.is_err(), "it came through");
+    proxy.pass();
+    assert_eq!(read(&mut client, 12).await, b"HTTP/1.1 204");
 }
