@@ -1,0 +1,106 @@
+//! The faults, one file a group. To add one: implement [`Fault`], and name it in [`all`].
+
+mod none;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use fastrand::Rng;
+
+use crate::load::Load;
+use crate::world::{Ground, Kind, World};
+
+/// How one instance is started: what a fault may change before each of its lives.
+#[derive(Debug)]
+pub struct Launch {
+    /// Which instance, from 0.
+    pub instance: usize,
+    /// How often it was started before.
+    pub life: usize,
+    /// Of the run.
+    pub seed: u64,
+    /// The product's whole environment; what is set here wins over the usual settings.
+    pub env: BTreeMap<String, String>,
+    /// A program and its arguments that the product is started through. It must `exec` the product,
+    /// so that signals meet it.
+    pub wrapper: Vec<String>,
+}
+
+impl Launch {
+    /// Sets a variable.
+    pub fn set(&mut self, name: &str, value: impl ToString) {
+        self.env.insert(name.to_owned(), value.to_string());
+    }
+}
+
+/// One way of attacking. A value serves one run, so what it makes in `prepare` may be kept in it
+/// (`OnceLock`, `Mutex`).
+#[async_trait]
+pub trait Fault: Send + Sync {
+    /// As it is called on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in one line.
+    fn what(&self) -> &'static str;
+
+    /// On which databases it makes sense.
+    fn applies_to(&self, _database: Kind) -> bool {
+        true
+    }
+
+    /// How many instances it needs.
+    fn instances(&self) -> usize {
+        1
+    }
+
+    /// For how long payments come in, evenly: longer than `inject` takes, so that the fault meets
+    /// them. They go on at that rate until it has returned.
+    fn spread(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    /// Within what time after the last payment everything must be SENT.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// Whether an instance may be stopped between its last look at the lease and its write; then a
+    /// repeated SMS is explained row by row instead of counted as doubled.
+    fn stalls(&self) -> bool {
+        false
+    }
+
+    /// Whether the run needs a PostgreSQL server that no other run uses, with these lines in its
+    /// `postgresql.conf`: whatever touches the server rather than one database does.
+    fn own_server(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Makes what must be there before the first instance starts: a proxy, a small disk.
+    async fn prepare(&self, _ground: &mut Ground) -> Result<()> {
+        Ok(())
+    }
+
+    /// Changes how an instance is started; called before each of its lives.
+    fn launch(&self, _launch: &mut Launch) {}
+
+    /// Does its worst while payments come in. It draws every choice from `rng` alone, so that a seed
+    /// repeats its schedule. An error fails the run: something was seen that must not be.
+    async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()>;
+
+    /// Mends what `inject` left broken; called in any case. The time to recover runs from its end.
+    async fn heal(&self, _world: &World) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes a fault for one run.
+pub type Make = fn() -> Arc<dyn Fault>;
+
+/// Every fault, in the order in which they run.
+pub fn all() -> Vec<Make> {
+    vec![|| Arc::new(none::Peaceful)]
+}
