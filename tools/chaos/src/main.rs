@@ -4,6 +4,7 @@
 mod cli;
 mod faults;
 mod load;
+mod proxy;
 mod world;
 
 use std::process::ExitCode;

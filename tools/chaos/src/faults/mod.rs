@@ -1,6 +1,11 @@
 //! The faults, one file a group. To add one: implement [`Fault`], and name it in [`all`].
 
+mod clocks;
+mod network;
 mod none;
+mod postgres;
+mod provider;
+mod sqlite;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +15,12 @@ use anyhow::Result;
 use async_trait::async_trait;
 use fastrand::Rng;
 
+use testbed::postgres::Stop;
+
 use crate::load::Load;
 use crate::world::{Ground, Kind, World};
+use network::{OutOfReach, Outage};
+use provider::{Away, Misbehaves, Way};
 
 /// How one instance is started: what a fault may change before each of its lives.
 #[derive(Debug)]
@@ -97,10 +106,42 @@ pub trait Fault: Send + Sync {
     }
 }
 
+/// How long an outage lasts that is to be over soon.
+const SECONDS: Duration = Duration::from_secs(6);
+
+/// How long one lasts that is to be outlasted in earnest.
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// Makes a fault for one run.
 pub type Make = fn() -> Arc<dyn Fault>;
 
 /// Every fault, in the order in which they run.
 pub fn all() -> Vec<Make> {
-    vec![|| Arc::new(none::Peaceful)]
+    vec![
+        || Arc::new(none::Peaceful),
+        || Arc::new(postgres::Restart(Stop::Fast)),
+        || Arc::new(postgres::Restart(Stop::Immediate)),
+        || Arc::new(postgres::Terminate),
+        || Arc::new(postgres::ReadOnly),
+        || Arc::new(postgres::IdleTransactions),
+        || Arc::new(network::LostReplies::default()),
+        || Arc::new(OutOfReach::new("cut", Outage::Cut, SECONDS)),
+        || Arc::new(OutOfReach::new("cut-minute", Outage::Cut, MINUTE)),
+        || Arc::new(OutOfReach::new("stalled", Outage::Stall, SECONDS)),
+        || Arc::new(OutOfReach::new("stalled-minute", Outage::Stall, MINUTE)),
+        || Arc::new(network::StalledPeer::default()),
+        || Arc::new(clocks::ClocksApart::default()),
+        || Arc::new(clocks::ClockSteps::new(false)),
+        || Arc::new(clocks::ClockSteps::new(true)),
+        || Arc::new(Misbehaves(Way::Hangs)),
+        || Arc::new(Misbehaves(Way::Resets)),
+        || Arc::new(Misbehaves(Way::AcceptsInSilence)),
+        || Arc::new(Misbehaves(Way::AcceptsAndResets)),
+        || Arc::new(Misbehaves(Way::AcceptsLate)),
+        || Arc::new(Misbehaves(Way::Throttles)),
+        || Arc::new(Away::new("provider-away", SECONDS)),
+        || Arc::new(Away::new("provider-away-minutes", MINUTE * 2)),
+        || Arc::new(sqlite::DiskFull::default()),
+        || Arc::new(sqlite::WriteLock),
+    ]
 }

@@ -182,7 +182,11 @@ async fn accept(listener: TcpListener, addr: SocketAddr, shared: Arc<Shared>) {
     let mut listening = Some(listener);
     loop {
         let Some(listener) = &listening else {
-            if line.wait_for(|line| line.traffic != Traffic::Refuse).await.is_err() {
+            if line
+                .wait_for(|line| line.traffic != Traffic::Refuse)
+                .await
+                .is_err()
+            {
                 return;
             }
             listening = TcpListener::bind(addr).await.ok();

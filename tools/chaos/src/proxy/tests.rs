@@ -5,9 +5,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::{Protocol, Proxy};
 use super::commits::{Conversation, Reply};
 use super::wire::{Message, Messages, NotThisProtocol};
+use super::{Protocol, Proxy};
 
 /// Long enough for anything that comes at all.
 const SOON: Duration = Duration::from_secs(5);
@@ -118,7 +118,13 @@ fn a_change_outside_a_transaction_is_committed_once_the_server_is_idle() {
     // The reply and the end of the exchange go together or not at all.
     let expected = [framed(b'C', b"SELECT 1\0"), framed(b'Z', b"I")].concat();
     let bytes = expected.into();
-    assert_eq!(reply, Reply::Committed { bytes, claim: false });
+    assert_eq!(
+        reply,
+        Reply::Committed {
+            bytes,
+            claim: false
+        }
+    );
     // The statement is known by its name the next time.
     asks(&mut conversation, "s0", None);
     assert!(tells(
@@ -203,7 +209,9 @@ struct Line {
 impl Line {
     async fn open() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let proxy = Proxy::start(listener.local_addr().unwrap(), Protocol::Postgres).await.unwrap();
+        let proxy = Proxy::start(listener.local_addr().unwrap(), Protocol::Postgres)
+            .await
+            .unwrap();
         let mut client = TcpStream::connect(proxy.addr).await.unwrap();
         client.write_all(&opening(196_608)).await.unwrap();
         let (mut server, _) = timeout(SOON, listener.accept()).await.unwrap().unwrap();
@@ -351,13 +359,19 @@ async fn it_stalls_at_the_reply_to_a_claim_alone() {
     line.insert().await;
     let inserted = Line::inserted();
     assert_eq!(read(&mut line.client, inserted.len()).await, inserted);
-    let claim = framed(b'Q', b"WITH due AS (SELECT FOR UPDATE SKIP LOCKED) UPDATE outbox\0");
+    let claim = framed(
+        b'Q',
+        b"WITH due AS (SELECT FOR UPDATE SKIP LOCKED) UPDATE outbox\0",
+    );
     line.client.write_all(&claim).await.unwrap();
     read(&mut line.server, claim.len()).await;
     let claimed = [framed(b'C', b"UPDATE 3\0"), framed(b'Z', b"I")].concat();
     line.server.write_all(&claimed).await.unwrap();
     assert!(line.proxy.until_stalled(SOON).await);
-    assert!(timeout(SILENCE, line.client.read_u8()).await.is_err(), "it was told");
+    assert!(
+        timeout(SILENCE, line.client.read_u8()).await.is_err(),
+        "it was told"
+    );
     line.proxy.pass();
     assert_eq!(read(&mut line.client, claimed.len()).await, claimed);
 }
@@ -373,7 +387,10 @@ async fn another_protocol_goes_through_as_it_is() {
     assert_eq!(read(&mut server, 14).await, b"GET / HTTP/1.1");
     proxy.stall();
     server.write_all(b"HTTP/1.1 204").await.unwrap();
-    assert!(timeout(SILENCE, client.read_u8()).await.is_err(), "it came through");
+    assert!(
+        timeout(SILENCE, client.read_u8()).await.is_err(),
+        "it came through"
+    );
     proxy.pass();
     assert_eq!(read(&mut client, 12).await, b"HTTP/1.1 204");
 }
