@@ -1,6 +1,8 @@
 //! The faults, one file a group. To add one: implement [`Fault`], and name it in [`all`].
 
 mod none;
+mod signals;
+mod starts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,6 +64,16 @@ pub trait Fault: Send + Sync {
         Duration::from_secs(5)
     }
 
+    /// How many payments the full proof takes, if not as many as usual.
+    fn payments(&self) -> Option<usize> {
+        None
+    }
+
+    /// How many runs on each database the full proof takes.
+    fn long_runs(&self) -> u64 {
+        5
+    }
+
     /// Within what time after the last payment everything must be SENT.
     fn patience(&self) -> Duration {
         Duration::from_secs(60)
@@ -102,5 +114,13 @@ pub type Make = fn() -> Arc<dyn Fault>;
 
 /// Every fault, in the order in which they run.
 pub fn all() -> Vec<Make> {
-    vec![|| Arc::new(none::Peaceful)]
+    vec![
+        || Arc::new(none::Peaceful),
+        || Arc::new(none::Crowd),
+        || Arc::new(signals::Kill),
+        || Arc::new(signals::Stall),
+        || Arc::new(signals::Term),
+        || Arc::new(signals::TermTwice),
+        || Arc::new(starts::Starts),
+    ]
 }
