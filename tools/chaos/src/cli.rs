@@ -25,7 +25,7 @@ pub struct Args {
     /// Payments of a run, each with an SMS and a push
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub payments: usize,
-    /// Runs side by side
+    /// Runs side by side; as many as there are cores by default
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
     /// Every fault at least once with fixed seeds, within four minutes
@@ -46,6 +46,14 @@ pub struct Args {
     /// List the faults and stop
     #[arg(long)]
     pub list: bool,
+}
+
+impl Args {
+    /// Runs side by side: most of a run is waiting for leases to end.
+    pub fn jobs(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.unwrap_or(cores)
+    }
 }
 
 /// Which databases.

@@ -5,7 +5,9 @@ mod network;
 mod none;
 mod postgres;
 mod provider;
+mod signals;
 mod sqlite;
+mod starts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,6 +73,16 @@ pub trait Fault: Send + Sync {
         Duration::from_secs(5)
     }
 
+    /// How many payments the full proof takes, if not as many as usual.
+    fn payments(&self) -> Option<usize> {
+        None
+    }
+
+    /// How many runs on each database the full proof takes.
+    fn long_runs(&self) -> u64 {
+        5
+    }
+
     /// Within what time after the last payment everything must be SENT.
     fn patience(&self) -> Duration {
         Duration::from_secs(60)
@@ -119,6 +131,12 @@ pub type Make = fn() -> Arc<dyn Fault>;
 pub fn all() -> Vec<Make> {
     vec![
         || Arc::new(none::Peaceful),
+        || Arc::new(none::Crowd),
+        || Arc::new(signals::Kill),
+        || Arc::new(signals::Stall),
+        || Arc::new(signals::Term),
+        || Arc::new(signals::TermTwice),
+        || Arc::new(starts::Starts),
         || Arc::new(postgres::Restart(Stop::Fast)),
         || Arc::new(postgres::Restart(Stop::Immediate)),
         || Arc::new(postgres::Terminate),

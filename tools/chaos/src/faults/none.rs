@@ -1,5 +1,7 @@
 //! No fault at all: what the harness itself adds must be nothing.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use async_trait::async_trait;
 use fastrand::Rng;
@@ -19,6 +21,44 @@ impl Fault for Peaceful {
 
     fn what(&self) -> &'static str {
         "nothing fails"
+    }
+
+    async fn inject(&self, _world: &World, _rng: &mut Rng, _load: &Load) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything works, and there is much of it.
+pub struct Crowd;
+
+#[async_trait]
+impl Fault for Crowd {
+    fn name(&self) -> &'static str {
+        "crowd"
+    }
+
+    fn what(&self) -> &'static str {
+        "nothing fails: four instances share 50,000 notifications (fewer with --payments)"
+    }
+
+    fn instances(&self) -> usize {
+        4
+    }
+
+    fn spread(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    fn payments(&self) -> Option<usize> {
+        Some(25_000)
+    }
+
+    fn long_runs(&self) -> u64 {
+        1
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(300)
     }
 
     async fn inject(&self, _world: &World, _rng: &mut Rng, _load: &Load) -> Result<()> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use paybell::provider::mock::RunningMock;
+use paybell::provider::mock::{Behavior, RunningMock, Target};
 
 use crate::faults::{Fault, Launch};
 
@@ -21,6 +21,9 @@ pub const ADMIN_TOKEN: &str = "admin-token-of-the-harness";
 
 /// `OUTBOX_LEASE_SECS` of every instance, unless its fault says otherwise.
 pub const LEASE: Duration = Duration::from_secs(5);
+
+/// Of the providers: so that requests are out whenever something happens.
+const LATENCY_MS: u64 = 30;
 
 /// What is there before the first instance.
 pub struct Ground {
@@ -40,6 +43,7 @@ pub struct World {
     pub ground: Ground,
     /// In order; each is started again whenever it ends.
     pub instances: Vec<Instance>,
+    settings: BTreeMap<String, String>,
 }
 
 impl World {
@@ -54,6 +58,13 @@ impl World {
         fault: Arc<dyn Fault>,
     ) -> Result<Self> {
         let usual = usual_settings(&ground);
+        for target in [Target::Sms, Target::Fcm] {
+            let behavior = Behavior {
+                latency_ms: LATENCY_MS,
+                ..Behavior::default()
+            };
+            ground.mock.set_behavior(target, behavior)?;
+        }
         let instances = (0..fault.instances()).map(|instance| {
             let (usual, fault, seed) = (usual.clone(), Arc::clone(&fault), ground.seed);
             let launch = move |life| {
@@ -74,7 +85,16 @@ impl World {
         for instance in &instances {
             instance.until_up(Duration::from_secs(60)).await?;
         }
-        Ok(Self { ground, instances })
+        Ok(Self {
+            ground,
+            instances,
+            settings: usual,
+        })
+    }
+
+    /// The usual settings, past every fault.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
     }
 
     /// The base URLs of all instances that listen.
