@@ -111,7 +111,7 @@ fn lines(runs: &[Run]) -> Vec<Line> {
     lines.collect()
 }
 
-/// The table as Markdown, aligned for a terminal, and every repeat with its reason.
+/// The table as Markdown, aligned for a terminal, and what is to be told beside it.
 pub fn table(runs: &[Run]) -> String {
     let lines = lines(runs);
     let head = HEAD.map(str::to_owned);
@@ -145,7 +145,8 @@ fn row(cells: &[String], widths: &[usize]) -> String {
     format!("| {} |\n", padded.collect::<Vec<_>>().join(" | "))
 }
 
-/// Every repeat of a run with its reason, and everything that is wrong.
+/// Every repeat of a stalled process with its reason, and everything that is wrong. The repeats
+/// where nobody can be asked are many, and explained in the JSON.
 fn told(run: &Run) -> String {
     let judgement = &run.judgement;
     let mut text = String::new();
@@ -156,7 +157,7 @@ fn told(run: &Run) -> String {
         run.seed
     );
     let mut tell = |what: &str, line: &str| text.push_str(&format!("{whose}: {what}: {line}\n"));
-    for one in judgement.unaskable.iter().chain(&judgement.stalled) {
+    for one in &judgement.stalled {
         let line = format!("{} {} times, {}", one.id, one.times, one.why);
         tell("repeated", &format!("{} {line}", one.channel));
     }

@@ -94,6 +94,7 @@ impl Plan {
         let posting = Box::pin(client.post_all(&world, &load));
         let attacking = Box::pin(self.attack(&**fault, &world, &load));
         let (paid, (seen, healed)) = tokio::join!(posting, attacking);
+        world.until_up().await?;
         let rules = Rules {
             stalls: fault.stalls(),
             healed,

@@ -9,10 +9,7 @@ use tokio::time::sleep;
 
 use super::Fault;
 use crate::load::Load;
-use crate::world::{Instance, LEASE, World};
-
-/// An instance that is started again listens within this time.
-const UP_WITHIN: Duration = Duration::from_secs(30);
+use crate::world::{Instance, LEASE, UP_WITHIN, World};
 
 /// Ends in order within the usual grace and a little more.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
@@ -45,7 +42,7 @@ impl Fault for Kill {
             // One that is down already, from the last time, is spared.
             victim.signal("KILL").await?;
         }
-        up(world).await
+        Ok(())
     }
 }
 
@@ -128,7 +125,7 @@ impl Fault for Term {
             let code = ended(victim, &["TERM"], rng).await?;
             ensure!(code == Some(0), "SIGTERM under load ended it with {code:?}");
         }
-        up(world).await
+        Ok(())
     }
 }
 
@@ -156,7 +153,7 @@ impl Fault for TermTwice {
             victim.until_up(UP_WITHIN).await?;
             ended(victim, &["TERM", "TERM"], rng).await?;
         }
-        up(world).await
+        Ok(())
     }
 }
 
@@ -169,11 +166,4 @@ async fn ended(victim: &Instance, signals: &[&str], rng: &mut Rng) -> Result<Opt
     }
     victim.until_exits(before + 1, ENDS_WITHIN).await?;
     Ok(victim.exits().get(before).and_then(|exit| exit.code))
-}
-
-async fn up(world: &World) -> Result<()> {
-    for instance in &world.instances {
-        instance.until_up(UP_WITHIN).await?;
-    }
-    Ok(())
 }
