@@ -1,6 +1,7 @@
 //! The faults, one file a group. To add one: implement [`Fault`], and name it in [`all`].
 
 mod none;
+mod points;
 mod signals;
 mod starts;
 
@@ -64,7 +65,7 @@ pub trait Fault: Send + Sync {
         Duration::from_secs(5)
     }
 
-    /// How many payments the full proof takes, if not as many as usual.
+    /// How many payments it takes, if not as many as usual.
     fn payments(&self) -> Option<usize> {
         None
     }
@@ -109,18 +110,43 @@ pub trait Fault: Send + Sync {
     }
 }
 
+/// How long faults take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// As long as they are meant to.
+    Usual,
+    /// As short as they still show something.
+    Short,
+}
+
+impl Scale {
+    /// One or the other.
+    pub fn pick<T>(self, usual: T, short: T) -> T {
+        match self {
+            Self::Usual => usual,
+            Self::Short => short,
+        }
+    }
+}
+
 /// Makes a fault for one run.
-pub type Make = fn() -> Arc<dyn Fault>;
+pub type Make = fn(Scale) -> Arc<dyn Fault>;
 
 /// Every fault, in the order in which they run.
 pub fn all() -> Vec<Make> {
     vec![
-        || Arc::new(none::Peaceful),
-        || Arc::new(none::Crowd),
-        || Arc::new(signals::Kill),
-        || Arc::new(signals::Stall),
-        || Arc::new(signals::Term),
-        || Arc::new(signals::TermTwice),
-        || Arc::new(starts::Starts),
+        |_| Arc::new(none::Peaceful),
+        |scale| Arc::new(none::Crowd(scale.pick(25_000, 1_000))),
+        |_| Arc::new(signals::Kill),
+        |_| Arc::new(signals::KillAll),
+        |scale| Arc::new(signals::Stall(scale.pick(3, 1))),
+        |_| Arc::new(signals::Term),
+        |_| Arc::new(signals::TermTwice),
+        |_| Arc::new(starts::Starts),
+        |_| Arc::new(points::RECORDED),
+        |_| Arc::new(points::ACCEPTED),
+        |_| Arc::new(points::CLAIMED),
+        |_| Arc::new(points::LAST),
+        |_| Arc::new(points::SETTLED),
     ]
 }

@@ -46,8 +46,48 @@ impl Fault for Kill {
     }
 }
 
-/// SIGSTOP.
-pub struct Stall;
+/// SIGKILL of all instances in one moment.
+pub struct KillAll;
+
+#[async_trait]
+impl Fault for KillAll {
+    fn name(&self) -> &'static str {
+        "kill-all"
+    }
+
+    fn what(&self) -> &'static str {
+        "SIGKILL of both instances at once, then nothing runs for longer than a lease"
+    }
+
+    fn instances(&self) -> usize {
+        2
+    }
+
+    async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()> {
+        load.until_moment(0.1 + 0.4 * rng.f64()).await;
+        for instance in &world.instances {
+            instance.hold();
+        }
+        for instance in &world.instances {
+            instance.signal("KILL").await?;
+        }
+        sleep(LEASE + Duration::from_millis(rng.u64(0..1000))).await;
+        Ok(())
+    }
+
+    async fn heal(&self, world: &World) -> Result<()> {
+        for instance in &world.instances {
+            instance.let_go();
+        }
+        Ok(())
+    }
+}
+
+/// SIGSTOP, so many times.
+pub struct Stall(pub u32);
+
+/// From one stop to the next.
+const STALL: Duration = Duration::from_secs(9);
 
 #[async_trait]
 impl Fault for Stall {
@@ -56,7 +96,7 @@ impl Fault for Stall {
     }
 
     fn what(&self) -> &'static str {
-        "SIGSTOP of one of three instances for longer than its lease, then SIGCONT, twice"
+        "SIGSTOP of one of three instances for longer than its lease, then SIGCONT, three times"
     }
 
     fn instances(&self) -> usize {
@@ -64,7 +104,7 @@ impl Fault for Stall {
     }
 
     fn spread(&self) -> Duration {
-        Duration::from_secs(18)
+        STALL * self.0
     }
 
     fn stalls(&self) -> bool {
@@ -72,10 +112,11 @@ impl Fault for Stall {
     }
 
     async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()> {
-        for moment in [0.05, 0.5] {
+        for round in 0..self.0 {
             let victim = world.any(rng);
             let beyond = Duration::from_millis(rng.u64(500..2500));
-            load.until_moment(moment + 0.05 * rng.f64()).await;
+            let moment = (f64::from(round) + 0.1 * rng.f64()) / f64::from(self.0);
+            load.until_moment(moment.max(0.05)).await;
             ensure!(victim.signal("STOP").await?, "there is nothing to stop");
             let others = goes_on(load).await;
             sleep(LEASE + beyond).await;

@@ -52,6 +52,8 @@ pub struct Judgement {
     pub wrong: Vec<String>,
     /// From the end of the fault until the last notification that was owed then was received.
     pub recovered_s: f64,
+    /// The longest time from a 201 to the first receipt of a notification of that payment.
+    pub slowest_s: f64,
     /// From the end of the fault until the next payment was answered 201.
     pub accepting_s: Option<f64>,
 }
@@ -231,6 +233,12 @@ fn times(evidence: &Evidence, healed: DateTime<Utc>, judgement: &mut Judgement) 
     let first = owed.filter_map(|one| evidence.received.get(&one.id)?.first());
     let last = first.max().map_or(0.0, |last| seconds(*last - healed));
     judgement.recovered_s = last.max(0.0);
+    let waits = evidence.paid.iter().flat_map(|paid| {
+        let each = paid.notifications.iter();
+        let firsts = each.filter_map(|one| evidence.received.get(&one.id)?.first());
+        firsts.map(|first| seconds(*first - paid.answered_at))
+    });
+    judgement.slowest_s = waits.fold(0.0, f64::max);
     let answers = evidence.paid.iter().map(|paid| paid.answered_at);
     let next = answers.filter(|at| *at > healed).min();
     judgement.accepting_s = next.map(|at| seconds(at - healed));
@@ -239,3 +247,7 @@ fn times(evidence: &Evidence, healed: DateTime<Utc>, judgement: &mut Judgement) 
 fn seconds(time: TimeDelta) -> f64 {
     time.as_seconds_f64()
 }
+
+#[cfg(test)]
+#[path = "judgement_tests.rs"]
+mod tests;
