@@ -7,6 +7,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod fail_points;
 pub mod http;
 pub mod metrics;
 pub mod outbox;

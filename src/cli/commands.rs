@@ -24,6 +24,8 @@ pub fn serve(env: &Env) -> ExitCode {
     for warning in &config.warnings {
         warn!("{warning}");
     }
+    #[cfg(feature = "fail-points")]
+    let _armed = crate::fail_points::armed();
     ended(block_on(Box::pin(async {
         let stop = signals()?;
         Box::pin(Application::build(config))

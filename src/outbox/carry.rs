@@ -17,6 +17,7 @@ use super::delivery::{Courier, Step, Tried};
 use super::gate::{Gate, Pass};
 use super::held::{Held, Holdings};
 use super::settler::{Job, Settlements};
+use crate::fail_points::may_die_at;
 use crate::metrics::LaneMetrics;
 use crate::payment::Channel;
 use crate::provider::{Answer, Outcome};
@@ -111,6 +112,7 @@ pub(super) async fn claim_and_carry(
     };
     let lease_end = began + shared.lease;
     for (row, pass) in rows.into_iter().zip(passes) {
+        may_die_at!("claimed");
         let held = shared.holdings.hold(row, lease_end);
         tasks.spawn(carry(Arc::clone(&shared), held, pass, cut.clone()));
     }

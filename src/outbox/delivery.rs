@@ -9,6 +9,7 @@ use tracing::{Instrument, debug, error, info, info_span, warn};
 use super::breaker::Health;
 use super::decision::{AfterLookUp, Beginning, Policy, Timing};
 use super::held::Held;
+use crate::fail_points::may_die_at;
 use crate::metrics::Metrics;
 use crate::payment::{Payload, Recipient};
 use crate::provider::{LOOK_UP_TIMEOUT, LookUp, Message, Outcome, Provider};
@@ -172,6 +173,12 @@ impl Courier {
     async fn send(&self, row: &HeldRow, message: &Message, known_unsent: bool) -> Tried {
         let began = Instant::now();
         let outcome = self.provider.send(message).await;
+        if matches!(outcome, Outcome::Accepted { .. }) {
+            may_die_at!("accepted");
+        }
+        if row.attempts.saturating_add(1) >= self.policy.max_attempts {
+            may_die_at!("last-attempt");
+        }
         self.metrics
             .outcome(self.provider.name(), outcome.label(), began.elapsed());
         report(&outcome);

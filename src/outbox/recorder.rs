@@ -12,6 +12,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 use super::LaneDoor;
 use super::breaker::State;
 use super::held::Held;
+use crate::fail_points::may_die_at;
 use crate::metrics::Metrics;
 use crate::payment::{Channel, Notification, PAYMENT_APPROVED, Payment};
 use crate::store::{
@@ -128,7 +129,10 @@ impl Recorder {
                 return;
             }
             let fault = match self.try_commit(&members).await {
-                Ok(verdicts) => return self.answer(members, verdicts, began),
+                Ok(verdicts) => {
+                    may_die_at!("committed");
+                    return self.answer(members, verdicts, began);
+                }
                 Err(fault) => fault,
             };
             if fault.may_be_a_member() && members.len() > 1 {

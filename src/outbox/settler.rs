@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::held::Held;
 use super::permits::Permit;
+use crate::fail_points::may_die_at;
 use crate::metrics::Metrics;
 use crate::payment::Status;
 use crate::store::{Settlement, Standing, Store, StoreError};
@@ -160,7 +161,10 @@ impl Settler {
         }
         jobs.sort_unstable_by_key(|job| job.held.row.id);
         match self.write(&jobs).await {
-            Ok(settled) => self.done(&jobs, &settled).await,
+            Ok(settled) => {
+                may_die_at!("settled");
+                self.done(&jobs, &settled).await;
+            }
             Err(fault) if fault.may_be_a_member() && jobs.len() > 1 => {
                 // One bad member must not hold up its neighbours.
                 warn!(%fault, outcomes = jobs.len(), "writing a batch of outcomes one by one");

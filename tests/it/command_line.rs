@@ -299,3 +299,12 @@ async fn the_demo_tells_its_story_in_order_and_ends_with_0() {
     assert!(!ran.stdout.contains("5550002"), "{}", ran.stdout);
     assert_eq!(files(folder.path()), [".env"], "it leaves nothing behind");
 }
+
+/// The points at which a fault harness kills the process are in no other build.
+#[test]
+fn a_build_holds_fail_points_only_if_it_was_asked_for_them() {
+    let name = b"paybell-dies-at/accepted";
+    let binary = std::fs::read(env!("CARGO_BIN_EXE_paybell")).unwrap();
+    let held = binary.windows(name.len()).any(|bytes| bytes == name);
+    assert_eq!(held, cfg!(feature = "fail-points"));
+}

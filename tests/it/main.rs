@@ -43,6 +43,7 @@ mod store_record;
 mod store_settle;
 mod store_upkeep;
 mod support;
+mod surroundings;
 mod tls;
 mod two_instances;
 mod unknown_outcomes;

@@ -28,6 +28,15 @@ fn phone(n: usize) -> String {
     format!("010-1234-{n:04}")
 }
 
+/// Takes what every write needs.
+fn lock(database: &Database) -> &'static str {
+    if database.is_sqlite() {
+        "BEGIN IMMEDIATE"
+    } else {
+        "BEGIN; LOCK TABLE payments, outbox IN ACCESS EXCLUSIVE MODE"
+    }
+}
+
 /// Posts a payment that must be refused in time, with when to come back.
 async fn is_refused(app: &TestApp, order_id: &str) {
     let began = Instant::now();
@@ -80,11 +89,7 @@ async fn books_balance(app: &TestApp) {
 on_both_databases! {
     /// Somebody else holds the lock that every write needs.
     async fn a_locked_database_is_503_in_time_and_passes(database: Database) {
-        let lock = if database.is_sqlite() {
-            "BEGIN IMMEDIATE"
-        } else {
-            "BEGIN; LOCK TABLE payments, outbox IN ACCESS EXCLUSIVE MODE"
-        };
+        let lock = lock(&database);
         let app = TestApp::start_with(database, impatient).await;
         let before = app.pay(&sms("before", &phone(2))).await;
         app.row_in(&notification(&before, 0), "SENT").await;
@@ -93,6 +98,27 @@ on_both_databases! {
         for n in 0..3 {
             is_refused(&app, &format!("during-{n}")).await;
         }
+        operator.execute("COMMIT").await;
+        recovers(&app).await;
+        books_balance(&app).await;
+        app.stop().await.0.unwrap();
+    }
+}
+
+on_both_databases! {
+    /// A crowd that waits for a lock is sent away in time and leaves nothing behind that holds up
+    /// the next: no connection, no place in a queue.
+    async fn a_crowd_at_a_locked_database_leaves_nothing_behind(database: Database) {
+        const CROWD: usize = 200;
+        let lock = lock(&database);
+        let app = TestApp::start_with(database, impatient).await;
+        let mut operator = app.database.session().await;
+        operator.execute(lock).await;
+        let posts = (0..CROWD).map(|n| {
+            let (app, order_id) = (&app, format!("during-{n}"));
+            async move { is_refused(app, &order_id).await }
+        });
+        futures_util::future::join_all(posts).await;
         operator.execute("COMMIT").await;
         recovers(&app).await;
         books_balance(&app).await;

@@ -6,6 +6,7 @@ pub mod client;
 pub mod command;
 pub mod database;
 pub mod dialect;
+pub mod gateway;
 pub mod google;
 pub mod http;
 #[cfg(target_os = "linux")]

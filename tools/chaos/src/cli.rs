@@ -18,13 +18,13 @@ pub struct Args {
     pub faults: Vec<String>,
     /// Runs of each fault on each database
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub runs: usize,
+    pub runs: u64,
     /// Seed of the first run; each further run takes the next number
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Payments of a run, each with an SMS and a push
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    pub payments: usize,
+    /// Payments of a run, each with an SMS and a push; 200 by default, or what the fault wants
+    #[arg(long, value_name = "N")]
+    pub payments: Option<usize>,
     /// Runs side by side; as many as there are cores by default
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,

@@ -162,13 +162,23 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// Whom the SMS of payment `n` goes to.
+pub fn phone(n: usize) -> String {
+    format!("+82102{n:07}")
+}
+
+/// Whom the push of payment `n` goes to.
+pub fn token(n: usize) -> String {
+    format!("token-{n}")
+}
+
 /// With an SMS and a push to recipients of its own.
 fn payment(order: &str, n: usize) -> Value {
     json!({
         "order_id": order, "amount": 15_000, "currency": "KRW", "description": "chaos",
         "notifications": [
-            { "channel": "sms", "to": format!("+82102{n:07}") },
-            { "channel": "fcm", "to": format!("token-{n}") },
+            { "channel": "sms", "to": phone(n) },
+            { "channel": "fcm", "to": token(n) },
         ],
     })
 }

@@ -26,6 +26,7 @@ struct Line {
     recovered_s_median: f64,
     recovered_s_max: f64,
     accepting_s_max: Option<f64>,
+    slowest_s: f64,
 }
 
 #[derive(Serialize)]
@@ -34,7 +35,7 @@ struct Report<'a> {
     runs: &'a [Run],
 }
 
-const HEAD: [&str; 12] = [
+const HEAD: [&str; 13] = [
     "fault",
     "database",
     "runs",
@@ -47,6 +48,7 @@ const HEAD: [&str; 12] = [
     "wrong",
     "recovered s (median, max)",
     "accepting s (max)",
+    "slowest s",
 ];
 
 impl Line {
@@ -69,10 +71,13 @@ impl Line {
             recovered_s_median: recovered.get(recovered.len() / 2).copied().unwrap_or(0.0),
             recovered_s_max: recovered.last().copied().unwrap_or(0.0),
             accepting_s_max: accepting.max_by(f64::total_cmp),
+            slowest_s: runs
+                .iter()
+                .fold(0.0, |most, run| run.judgement.slowest_s.max(most)),
         }
     }
 
-    fn cells(&self) -> [String; 12] {
+    fn cells(&self) -> [String; 13] {
         [
             self.fault.clone(),
             self.database.name().to_owned(),
@@ -90,6 +95,7 @@ impl Line {
             ),
             self.accepting_s_max
                 .map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),
+            format!("{:.1}", self.slowest_s),
         ]
     }
 }
@@ -111,11 +117,11 @@ fn lines(runs: &[Run]) -> Vec<Line> {
     lines.collect()
 }
 
-/// The table as Markdown, aligned for a terminal, and every repeat with its reason.
+/// The table as Markdown, aligned for a terminal, and what is to be told beside it.
 pub fn table(runs: &[Run]) -> String {
     let lines = lines(runs);
     let head = HEAD.map(str::to_owned);
-    let cells: Vec<[String; 12]> = lines.iter().map(Line::cells).collect();
+    let cells: Vec<[String; 13]> = lines.iter().map(Line::cells).collect();
     let widths: Vec<usize> = (0..HEAD.len())
         .map(|at| {
             cells
@@ -145,7 +151,8 @@ fn row(cells: &[String], widths: &[usize]) -> String {
     format!("| {} |\n", padded.collect::<Vec<_>>().join(" | "))
 }
 
-/// Every repeat of a run with its reason, and everything that is wrong.
+/// Every repeat of a stalled process with its reason, and everything that is wrong. The repeats
+/// where nobody can be asked are many, and explained in the JSON.
 fn told(run: &Run) -> String {
     let judgement = &run.judgement;
     let mut text = String::new();
@@ -156,7 +163,7 @@ fn told(run: &Run) -> String {
         run.seed
     );
     let mut tell = |what: &str, line: &str| text.push_str(&format!("{whose}: {what}: {line}\n"));
-    for one in judgement.unaskable.iter().chain(&judgement.stalled) {
+    for one in &judgement.stalled {
         let line = format!("{} {} times, {}", one.id, one.times, one.why);
         tell("repeated", &format!("{} {line}", one.channel));
     }

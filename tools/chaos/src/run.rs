@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::client::{Client, Paid};
-use crate::faults::{Fault, Make};
+use crate::faults::{Fault, Make, Scale};
 use crate::lane::{Lane, tidy};
 use crate::load::Load;
 use crate::verify::{Judgement, Rules, gather, judge};
@@ -25,6 +25,8 @@ const OVERTIME: Duration = Duration::from_secs(180);
 pub struct Plan {
     /// Makes the fault.
     pub fault: Make,
+    /// How long it takes.
+    pub scale: Scale,
     /// On which database.
     pub database: Kind,
     /// Of its schedule.
@@ -53,14 +55,14 @@ pub struct Run {
 impl Plan {
     /// In a few words.
     pub fn title(&self) -> String {
-        let fault = (self.fault)();
+        let fault = (self.fault)(self.scale);
         let (name, database) = (fault.name(), self.database.name());
         format!("{name} on {database}, seed {}: {}", self.seed, fault.what())
     }
 
     /// Runs it. Whatever stops it is a part of the judgement.
     pub async fn run(&self, lane: &mut Lane, paybell: &Path) -> Run {
-        let fault = (self.fault)();
+        let fault = (self.fault)(self.scale);
         let mut folder = None;
         let judged = self.judged(&fault, lane, paybell, &mut folder).await;
         let judgement = judged.unwrap_or_else(|error| Judgement {
@@ -94,9 +96,12 @@ impl Plan {
         let posting = Box::pin(client.post_all(&world, &load));
         let attacking = Box::pin(self.attack(&**fault, &world, &load));
         let (paid, (seen, healed)) = tokio::join!(posting, attacking);
+        world.until_up().await?;
         let rules = Rules {
             stalls: fault.stalls(),
             healed,
+            accepts_within: fault.accepts_within(),
+            latest: fault.latest(),
         };
         let mut judgement = self
             .verdict(&**fault, &world, paybell, paid?, rules)

@@ -3,6 +3,7 @@
 mod clocks;
 mod network;
 mod none;
+mod points;
 mod postgres;
 mod provider;
 mod signals;
@@ -16,7 +17,6 @@ use std::time::Duration;
 use anyhow::Result;
 use async_trait::async_trait;
 use fastrand::Rng;
-
 use testbed::postgres::Stop;
 
 use crate::load::Load;
@@ -73,7 +73,7 @@ pub trait Fault: Send + Sync {
         Duration::from_secs(5)
     }
 
-    /// How many payments the full proof takes, if not as many as usual.
+    /// How many payments it takes, if not as many as usual.
     fn payments(&self) -> Option<usize> {
         None
     }
@@ -86,6 +86,16 @@ pub trait Fault: Send + Sync {
     /// Within what time after the last payment everything must be SENT.
     fn patience(&self) -> Duration {
         Duration::from_secs(60)
+    }
+
+    /// Within what time of its end a payment must be answered 201 again.
+    fn accepts_within(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How long after its 201 a notification may be received at the latest.
+    fn latest(&self) -> Option<Duration> {
+        None
     }
 
     /// Whether an instance may be stopped between its last look at the lease and its write; then a
@@ -118,48 +128,68 @@ pub trait Fault: Send + Sync {
     }
 }
 
-/// How long an outage lasts that is to be over soon.
-const SECONDS: Duration = Duration::from_secs(6);
+/// How long faults take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// As long as they are meant to.
+    Usual,
+    /// As short as they still show something.
+    Short,
+}
 
-/// How long one lasts that is to be outlasted in earnest.
+impl Scale {
+    /// One or the other.
+    pub fn pick<T>(self, usual: T, short: T) -> T {
+        match self {
+            Self::Usual => usual,
+            Self::Short => short,
+        }
+    }
+}
+
+/// How long an outage lasts that is to be outlasted in earnest, and one that is to be over soon.
 const MINUTE: Duration = Duration::from_secs(60);
+const SECONDS: Duration = Duration::from_secs(5);
 
 /// Makes a fault for one run.
-pub type Make = fn() -> Arc<dyn Fault>;
+pub type Make = fn(Scale) -> Arc<dyn Fault>;
 
 /// Every fault, in the order in which they run.
 pub fn all() -> Vec<Make> {
     vec![
-        || Arc::new(none::Peaceful),
-        || Arc::new(none::Crowd),
-        || Arc::new(signals::Kill),
-        || Arc::new(signals::Stall),
-        || Arc::new(signals::Term),
-        || Arc::new(signals::TermTwice),
-        || Arc::new(starts::Starts),
-        || Arc::new(postgres::Restart(Stop::Fast)),
-        || Arc::new(postgres::Restart(Stop::Immediate)),
-        || Arc::new(postgres::Terminate),
-        || Arc::new(postgres::ReadOnly),
-        || Arc::new(postgres::IdleTransactions),
-        || Arc::new(network::LostReplies::default()),
-        || Arc::new(OutOfReach::new("cut", Outage::Cut, SECONDS)),
-        || Arc::new(OutOfReach::new("cut-minute", Outage::Cut, MINUTE)),
-        || Arc::new(OutOfReach::new("stalled", Outage::Stall, SECONDS)),
-        || Arc::new(OutOfReach::new("stalled-minute", Outage::Stall, MINUTE)),
-        || Arc::new(network::StalledPeer::default()),
-        || Arc::new(clocks::ClocksApart::default()),
-        || Arc::new(clocks::ClockSteps::new(false)),
-        || Arc::new(clocks::ClockSteps::new(true)),
-        || Arc::new(Misbehaves(Way::Hangs)),
-        || Arc::new(Misbehaves(Way::Resets)),
-        || Arc::new(Misbehaves(Way::AcceptsInSilence)),
-        || Arc::new(Misbehaves(Way::AcceptsAndResets)),
-        || Arc::new(Misbehaves(Way::AcceptsLate)),
-        || Arc::new(Misbehaves(Way::Throttles)),
-        || Arc::new(Away::new("provider-away", SECONDS)),
-        || Arc::new(Away::new("provider-away-minutes", MINUTE * 2)),
-        || Arc::new(sqlite::DiskFull::default()),
-        || Arc::new(sqlite::WriteLock),
+        |_| Arc::new(none::Peaceful),
+        |scale| Arc::new(none::Crowd(scale.pick(25_000, 1_000))),
+        |_| Arc::new(signals::Kill),
+        |_| Arc::new(signals::KillAll),
+        |scale| Arc::new(signals::Stall(scale.pick(3, 1))),
+        |_| Arc::new(signals::Term),
+        |_| Arc::new(signals::TermTwice),
+        |_| Arc::new(starts::Starts),
+        |_| Arc::new(points::RECORDED),
+        |_| Arc::new(points::ACCEPTED),
+        |_| Arc::new(points::CLAIMED),
+        |_| Arc::new(points::LAST),
+        |_| Arc::new(points::SETTLED),
+        |_| Arc::new(postgres::Restart(Stop::Fast)),
+        |_| Arc::new(postgres::Restart(Stop::Immediate)),
+        |_| Arc::new(postgres::Terminate),
+        |_| Arc::new(postgres::ReadOnly),
+        |_| Arc::new(postgres::IdleTransactions),
+        |_| Arc::new(network::LostReplies::default()),
+        |scale| Arc::new(OutOfReach::new(Outage::Cut, scale.pick(MINUTE, SECONDS))),
+        |scale| Arc::new(OutOfReach::new(Outage::Stall, scale.pick(MINUTE, SECONDS))),
+        |_| Arc::new(network::StalledPeer::default()),
+        |_| Arc::new(clocks::ClocksApart::default()),
+        |_| Arc::new(clocks::ClockSteps::new(false)),
+        |_| Arc::new(clocks::ClockSteps::new(true)),
+        |_| Arc::new(Misbehaves(Way::Hangs)),
+        |_| Arc::new(Misbehaves(Way::Resets)),
+        |_| Arc::new(Misbehaves(Way::AcceptsInSilence)),
+        |_| Arc::new(Misbehaves(Way::AcceptsAndResets)),
+        |_| Arc::new(Misbehaves(Way::AcceptsLate)),
+        |_| Arc::new(Misbehaves(Way::Throttles)),
+        |scale| Arc::new(Away::new(scale.pick(MINUTE * 2, SECONDS * 2))),
+        |_| Arc::new(sqlite::DiskFull::default()),
+        |_| Arc::new(sqlite::WriteLock),
     ]
 }

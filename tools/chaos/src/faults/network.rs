@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use fastrand::Rng;
 use tokio::time::sleep;
 
+use super::provider::slow_down;
 use super::{Fault, Launch};
 use crate::load::Load;
 use crate::proxy::{Protocol, Proxy};
@@ -127,17 +128,15 @@ pub enum Outage {
 pub struct OutOfReach {
     outage: Outage,
     length: Duration,
-    name: &'static str,
     lines: Lines,
 }
 
 impl OutOfReach {
     /// For this long.
-    pub fn new(name: &'static str, outage: Outage, length: Duration) -> Self {
+    pub fn new(outage: Outage, length: Duration) -> Self {
         Self {
             outage,
             length,
-            name,
             lines: Lines::default(),
         }
     }
@@ -146,13 +145,16 @@ impl OutOfReach {
 #[async_trait]
 impl Fault for OutOfReach {
     fn name(&self) -> &'static str {
-        self.name
+        match self.outage {
+            Outage::Cut => "line-cut",
+            Outage::Stall => "line-stalled",
+        }
     }
 
     fn what(&self) -> &'static str {
         match self.outage {
-            Outage::Cut => "the line to PostgreSQL is cut for a while",
-            Outage::Stall => "the line to PostgreSQL is stalled for a while",
+            Outage::Cut => "the line to PostgreSQL is cut for a minute",
+            Outage::Stall => "the line to PostgreSQL is stalled for a minute",
         }
     }
 
@@ -230,6 +232,7 @@ impl Fault for StalledPeer {
         self.lines.connect(launch);
         // Rows that find no place are born due, so that they are claimed.
         launch.set("OUTBOX_QUEUE_CAPACITY", 1);
+        launch.set("OUTBOX_MAX_IN_FLIGHT", 2);
     }
 
     async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()> {
@@ -238,10 +241,11 @@ impl Fault for StalledPeer {
             bail!("there is no line");
         };
         line.stall_at_claim();
-        ensure!(
-            line.until_stalled(load.spread).await,
-            "it never claimed a row"
-        );
+        // While the providers are slow, the few requests that may be out let rows pile up.
+        slow_down(&world.ground.mock, 300)?;
+        let stalled = line.until_stalled(load.spread).await;
+        slow_down(&world.ground.mock, 0)?;
+        ensure!(stalled, "it never claimed a row");
         let since = Instant::now();
         let mut missing = recorded(world).await?;
         while since.elapsed() < OTHERS_GO_ON_WITHIN {

@@ -28,8 +28,8 @@ impl Fault for Peaceful {
     }
 }
 
-/// Everything works, and there is much of it.
-pub struct Crowd;
+/// Everything works, and there is much of it: so many payments.
+pub struct Crowd(pub usize);
 
 #[async_trait]
 impl Fault for Crowd {
@@ -38,7 +38,7 @@ impl Fault for Crowd {
     }
 
     fn what(&self) -> &'static str {
-        "nothing fails: four instances share 50,000 notifications (fewer with --payments)"
+        "nothing fails: four instances share 50,000 notifications"
     }
 
     fn instances(&self) -> usize {
@@ -50,7 +50,7 @@ impl Fault for Crowd {
     }
 
     fn payments(&self) -> Option<usize> {
-        Some(25_000)
+        Some(self.0)
     }
 
     fn long_runs(&self) -> u64 {

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use fastrand::Rng;
-use paybell::provider::mock::{Behavior, RunningMock, Target};
 use testbed::postgres::Stop;
 use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 
 use super::Fault;
+use super::provider::slow_down;
 use crate::load::Load;
 use crate::world::{Kind, World};
 
@@ -68,15 +68,22 @@ impl Fault for Restart {
         Some("")
     }
 
+    fn spread(&self) -> Duration {
+        Duration::from_secs(8)
+    }
+
     async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()> {
         let how = self.0;
-        for moment in load.moments(2, rng) {
-            load.until_moment(moment).await;
-            let database = &world.ground.database;
-            database.server(move |server| server.restart(how)).await?;
-            accepts_again(load).await?;
-        }
-        Ok(())
+        let database = &world.ground.database;
+        load.until_moment(0.1 + 0.2 * rng.f64()).await;
+        database.server(move |server| server.restart(how)).await?;
+        accepts_again(load).await?;
+        load.until_moment(0.5 + 0.2 * rng.f64()).await;
+        database.server(move |server| server.restart(how)).await
+    }
+
+    fn accepts_within(&self) -> Option<Duration> {
+        Some(ACCEPTS_WITHIN)
     }
 }
 
@@ -106,7 +113,11 @@ impl Fault for Terminate {
             load.until_moment(moment).await;
             terminate(world, rng.bool()).await?;
         }
-        accepts_again(load).await
+        Ok(())
+    }
+
+    fn accepts_within(&self) -> Option<Duration> {
+        Some(ACCEPTS_WITHIN)
     }
 }
 
@@ -140,11 +151,14 @@ impl Fault for ReadOnly {
         make_read_only(world, true).await?;
         terminate(world, true).await?;
         sleep(Duration::from_secs(2)).await;
-        // Sessions that are open stay read-only: it is for the product to see that and to leave them.
-        make_read_only(world, false).await?;
-        accepts_again(load).await
+        Ok(())
     }
 
+    fn accepts_within(&self) -> Option<Duration> {
+        Some(ACCEPTS_WITHIN)
+    }
+
+    /// Sessions that are open stay read-only: it is for the product to see that and to leave them.
     async fn heal(&self, world: &World) -> Result<()> {
         make_read_only(world, false).await
     }
@@ -193,7 +207,8 @@ impl Fault for IdleTransactions {
     }
 
     async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()> {
-        slow_down(&world.ground.mock)?;
+        // Rows then stay pending long enough to be locked.
+        slow_down(&world.ground.mock, 400)?;
         let url = world.ground.database.url();
         let reader = session(&url).await?;
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox";
@@ -210,22 +225,8 @@ impl Fault for IdleTransactions {
     }
 
     async fn heal(&self, world: &World) -> Result<()> {
-        world.ground.mock.clear_behavior(Target::Sms);
-        world.ground.mock.clear_behavior(Target::Fcm);
-        Ok(())
+        slow_down(&world.ground.mock, 0)
     }
-}
-
-/// Rows then stay pending long enough to be locked.
-fn slow_down(mock: &RunningMock) -> Result<()> {
-    for target in [Target::Sms, Target::Fcm] {
-        let slow = Behavior {
-            latency_ms: 400,
-            ..Behavior::default()
-        };
-        mock.set_behavior(target, slow)?;
-    }
-    Ok(())
 }
 
 /// How many rows were locked.

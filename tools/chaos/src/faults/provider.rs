@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use fastrand::Rng;
-use paybell::provider::mock::{Behavior, Fault as Misbehavior, Target};
+use paybell::provider::mock::{Behavior, Fault as Misbehavior, RunningMock, Target};
 use tokio::time::sleep;
 
 use super::{Fault, Launch};
@@ -32,6 +32,18 @@ pub enum Way {
     AcceptsLate,
     /// 429 with a Retry-After.
     Throttles,
+}
+
+/// Lets both providers take so long from now on, in milliseconds.
+pub(super) fn slow_down(mock: &RunningMock, latency_ms: u64) -> Result<()> {
+    for target in CHANNELS {
+        let slow = Behavior {
+            latency_ms,
+            ..Behavior::default()
+        };
+        mock.set_behavior(target, slow)?;
+    }
+    Ok(())
 }
 
 /// Longer than the provider timeout of the usual settings.
@@ -125,16 +137,14 @@ impl Fault for Misbehaves {
 
 /// Nobody listens at the providers' address.
 pub struct Away {
-    name: &'static str,
     length: Duration,
     proxy: OnceLock<Proxy>,
 }
 
 impl Away {
     /// For this long.
-    pub fn new(name: &'static str, length: Duration) -> Self {
+    pub fn new(length: Duration) -> Self {
         Self {
-            name,
             length,
             proxy: OnceLock::new(),
         }
@@ -144,11 +154,11 @@ impl Away {
 #[async_trait]
 impl Fault for Away {
     fn name(&self) -> &'static str {
-        self.name
+        "provider-away"
     }
 
     fn what(&self) -> &'static str {
-        "the providers are away: their connections end, new ones are refused"
+        "the providers are away for two minutes: their connections end, new ones are refused"
     }
 
     fn spread(&self) -> Duration {

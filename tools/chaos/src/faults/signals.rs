@@ -9,10 +9,7 @@ use tokio::time::sleep;
 
 use super::Fault;
 use crate::load::Load;
-use crate::world::{Instance, LEASE, World};
-
-/// An instance that is started again listens within this time.
-const UP_WITHIN: Duration = Duration::from_secs(30);
+use crate::world::{Instance, LEASE, UP_WITHIN, World};
 
 /// Ends in order within the usual grace and a little more.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
@@ -45,12 +42,52 @@ impl Fault for Kill {
             // One that is down already, from the last time, is spared.
             victim.signal("KILL").await?;
         }
-        up(world).await
+        Ok(())
     }
 }
 
-/// SIGSTOP.
-pub struct Stall;
+/// SIGKILL of all instances in one moment.
+pub struct KillAll;
+
+#[async_trait]
+impl Fault for KillAll {
+    fn name(&self) -> &'static str {
+        "kill-all"
+    }
+
+    fn what(&self) -> &'static str {
+        "SIGKILL of both instances at once, then nothing runs for longer than a lease"
+    }
+
+    fn instances(&self) -> usize {
+        2
+    }
+
+    async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()> {
+        load.until_moment(0.1 + 0.4 * rng.f64()).await;
+        for instance in &world.instances {
+            instance.hold();
+        }
+        for instance in &world.instances {
+            instance.signal("KILL").await?;
+        }
+        sleep(LEASE + Duration::from_millis(rng.u64(0..1000))).await;
+        Ok(())
+    }
+
+    async fn heal(&self, world: &World) -> Result<()> {
+        for instance in &world.instances {
+            instance.let_go();
+        }
+        Ok(())
+    }
+}
+
+/// SIGSTOP, so many times.
+pub struct Stall(pub u32);
+
+/// From one stop to the next.
+const STALL: Duration = Duration::from_secs(9);
 
 #[async_trait]
 impl Fault for Stall {
@@ -59,7 +96,7 @@ impl Fault for Stall {
     }
 
     fn what(&self) -> &'static str {
-        "SIGSTOP of one of three instances for longer than its lease, then SIGCONT, twice"
+        "SIGSTOP of one of three instances for longer than its lease, then SIGCONT, three times"
     }
 
     fn instances(&self) -> usize {
@@ -67,7 +104,7 @@ impl Fault for Stall {
     }
 
     fn spread(&self) -> Duration {
-        Duration::from_secs(18)
+        STALL * self.0
     }
 
     fn stalls(&self) -> bool {
@@ -75,10 +112,11 @@ impl Fault for Stall {
     }
 
     async fn inject(&self, world: &World, rng: &mut Rng, load: &Load) -> Result<()> {
-        for moment in [0.05, 0.5] {
+        for round in 0..self.0 {
             let victim = world.any(rng);
             let beyond = Duration::from_millis(rng.u64(500..2500));
-            load.until_moment(moment + 0.05 * rng.f64()).await;
+            let moment = (f64::from(round) + 0.1 * rng.f64()) / f64::from(self.0);
+            load.until_moment(moment.max(0.05)).await;
             ensure!(victim.signal("STOP").await?, "there is nothing to stop");
             let others = goes_on(load).await;
             sleep(LEASE + beyond).await;
@@ -128,7 +166,7 @@ impl Fault for Term {
             let code = ended(victim, &["TERM"], rng).await?;
             ensure!(code == Some(0), "SIGTERM under load ended it with {code:?}");
         }
-        up(world).await
+        Ok(())
     }
 }
 
@@ -156,7 +194,7 @@ impl Fault for TermTwice {
             victim.until_up(UP_WITHIN).await?;
             ended(victim, &["TERM", "TERM"], rng).await?;
         }
-        up(world).await
+        Ok(())
     }
 }
 
@@ -169,11 +207,4 @@ async fn ended(victim: &Instance, signals: &[&str], rng: &mut Rng) -> Result<Opt
     }
     victim.until_exits(before + 1, ENDS_WITHIN).await?;
     Ok(victim.exits().get(before).and_then(|exit| exit.code))
-}
-
-async fn up(world: &World) -> Result<()> {
-    for instance in &world.instances {
-        instance.until_up(UP_WITHIN).await?;
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The judgement: pure, so that it can be shown to see what is wrong.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
@@ -18,6 +19,10 @@ pub struct Rules {
     pub stalls: bool,
     /// When the fault was over.
     pub healed: DateTime<Utc>,
+    /// Within what time of that a payment must be answered 201.
+    pub accepts_within: Option<Duration>,
+    /// How long after its 201 a notification may be received at the latest.
+    pub latest: Option<Duration>,
 }
 
 /// A repeat and why it was not to be avoided.
@@ -52,6 +57,8 @@ pub struct Judgement {
     pub wrong: Vec<String>,
     /// From the end of the fault until the last notification that was owed then was received.
     pub recovered_s: f64,
+    /// The longest time from a 201 to the first receipt of a notification of that payment.
+    pub slowest_s: f64,
     /// From the end of the fault until the next payment was answered 201.
     pub accepting_s: Option<f64>,
 }
@@ -76,6 +83,7 @@ pub fn judge(evidence: &Evidence, rules: Rules) -> Judgement {
     notifications(evidence, rules, &mut judgement);
     balance(evidence, &mut judgement);
     times(evidence, rules.healed, &mut judgement);
+    limits(rules, &mut judgement);
     if let Some(found) = &evidence.check {
         judgement.wrong.push(format!("paybell check: {found}"));
     }
@@ -231,11 +239,44 @@ fn times(evidence: &Evidence, healed: DateTime<Utc>, judgement: &mut Judgement) 
     let first = owed.filter_map(|one| evidence.received.get(&one.id)?.first());
     let last = first.max().map_or(0.0, |last| seconds(*last - healed));
     judgement.recovered_s = last.max(0.0);
+    let waits = evidence.paid.iter().flat_map(|paid| {
+        let each = paid.notifications.iter();
+        let firsts = each.filter_map(|one| evidence.received.get(&one.id)?.first());
+        firsts.map(|first| seconds(*first - paid.answered_at))
+    });
+    judgement.slowest_s = waits.fold(0.0, f64::max);
     let answers = evidence.paid.iter().map(|paid| paid.answered_at);
     let next = answers.filter(|at| *at > healed).min();
     judgement.accepting_s = next.map(|at| seconds(at - healed));
 }
 
+/// Nothing took longer than the fault allows.
+fn limits(rules: Rules, judgement: &mut Judgement) {
+    if let Some(within) = rules.accepts_within {
+        match judgement.accepting_s {
+            Some(after) if after <= within.as_secs_f64() => {}
+            Some(after) => judgement.wrong.push(format!(
+                "no payment accepted for {after:.1} s after the fault"
+            )),
+            None => judgement
+                .wrong
+                .push("no payment accepted after the fault".to_owned()),
+        }
+    }
+    if let Some(latest) = rules.latest
+        && judgement.slowest_s > latest.as_secs_f64()
+    {
+        let slowest = judgement.slowest_s;
+        judgement
+            .wrong
+            .push(format!("a notification came {slowest:.1} s after its 201"));
+    }
+}
+
 fn seconds(time: TimeDelta) -> f64 {
     time.as_seconds_f64()
 }
+
+#[cfg(test)]
+#[path = "judgement_tests.rs"]
+mod tests;

@@ -3,5 +3,5 @@
 mod evidence;
 mod judgement;
 
-pub use evidence::{Evidence, gather};
+pub use evidence::gather;
 pub use judgement::{Explained, Judgement, Rules, judge};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::fs::{File, OpenOptions};
@@ -27,8 +27,6 @@ type Launcher = Box<dyn Fn(usize) -> Launch + Send + Sync>;
 pub struct Exit {
     /// `None` when a signal ended it.
     pub code: Option<i32>,
-    /// When.
-    pub at: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -272,7 +270,6 @@ impl Supervisor {
     fn ended(&self, status: &ExitStatus) -> Exit {
         let exit = Exit {
             code: status.code(),
-            at: Instant::now(),
         };
         self.state.send_modify(|state| {
             state.pid = None;

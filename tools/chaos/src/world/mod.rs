@@ -25,6 +25,9 @@ pub const LEASE: Duration = Duration::from_secs(5);
 /// Of the providers: so that requests are out whenever something happens.
 const LATENCY_MS: u64 = 30;
 
+/// An instance listens within this time, whatever happens.
+pub const UP_WITHIN: Duration = Duration::from_secs(60);
+
 /// What is there before the first instance.
 pub struct Ground {
     /// The run's own folder.
@@ -82,19 +85,30 @@ impl World {
             Instance::start(paybell.to_owned(), log, Box::new(launch))
         });
         let instances: Vec<Instance> = instances.collect::<Result<_>>()?;
-        for instance in &instances {
-            instance.until_up(Duration::from_secs(60)).await?;
-        }
-        Ok(Self {
+        let world = Self {
             ground,
             instances,
             settings: usual,
-        })
+        };
+        world.until_up().await?;
+        Ok(world)
     }
 
     /// The usual settings, past every fault.
     pub fn settings(&self) -> &BTreeMap<String, String> {
         &self.settings
+    }
+
+    /// Waits until every instance listens.
+    ///
+    /// # Errors
+    ///
+    /// When one does not in time, with the end of its log.
+    pub async fn until_up(&self) -> Result<()> {
+        for instance in &self.instances {
+            instance.until_up(UP_WITHIN).await?;
+        }
+        Ok(())
     }
 
     /// The base URLs of all instances that listen.
