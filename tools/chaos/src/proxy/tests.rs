@@ -137,7 +137,7 @@ fn a_change_outside_a_transaction_is_committed_once_the_server_is_idle() {
 fn what_changes_nothing_tells_of_no_commit() {
     for (sql, tag) in [
         ("SELECT id FROM outbox", "SELECT 3\0"),
-        ("SELECT id FROM outbox FOR UPDATE", "SELECT 3\0"),
+        ("SELECT id FROM outbox FOR UPDATE SKIP LOCKED", "SELECT 3\0"),
         ("UPDATE outbox SET epoch = 1", "UPDATE 0\0"),
         ("SET lock_timeout = 1", "SET\0"),
     ] {
