@@ -99,6 +99,7 @@ impl Plan {
         world.until_up().await?;
         let rules = Rules {
             stalls: fault.stalls(),
+            leases_end_early: fault.ends_leases_early(),
             healed,
             accepts_within: fault.accepts_within(),
             latest: fault.latest(),

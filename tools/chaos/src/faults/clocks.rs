@@ -207,6 +207,10 @@ impl Fault for ClockSteps {
         self.faketime.follow(launch);
     }
 
+    fn ends_leases_early(&self) -> bool {
+        self.killed
+    }
+
     fn latest(&self) -> Option<Duration> {
         // A row whose holder was killed waits for the end of its lease.
         Some(if self.killed {

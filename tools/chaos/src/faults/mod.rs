@@ -104,6 +104,11 @@ pub trait Fault: Send + Sync {
         false
     }
 
+    /// Whether the lease of a holder that died may end early, by a clock that is set forward.
+    fn ends_leases_early(&self) -> bool {
+        false
+    }
+
     /// Whether the run needs a PostgreSQL server that no other run uses, with these lines in its
     /// `postgresql.conf`: whatever touches the server rather than one database does.
     fn own_server(&self) -> Option<&'static str> {

@@ -17,6 +17,8 @@ const LEAST_WAIT: TimeDelta = TimeDelta::milliseconds(1500);
 pub struct Rules {
     /// A process may have been stopped between its last look at the lease and its write.
     pub stalls: bool,
+    /// A clock that is set forward may end the lease of a dead holder early.
+    pub leases_end_early: bool,
     /// When the fault was over.
     pub healed: DateTime<Utc>,
     /// Within what time of that a payment must be answered 201.
@@ -147,7 +149,7 @@ fn notifications(evidence: &Evidence, rules: Rules, judgement: &mut Judgement) {
             judgement.lost.push(format!("{} {}", one.channel, one.id));
         } else if receipts.len() > 1 {
             let row = evidence.rows.get(&one.id);
-            let why = row.and_then(|row| excuse(row, &one.channel, receipts, rules.stalls));
+            let why = row.and_then(|row| excuse(row, &one.channel, receipts, rules));
             let explained = why.map(|why| Explained {
                 id: one.id.clone(),
                 channel: one.channel.clone(),
@@ -175,14 +177,15 @@ fn notifications(evidence: &Evidence, rules: Rules, judgement: &mut Judgement) {
 }
 
 /// Why a repeat was not to be avoided, from the row's history.
-fn excuse(row: &Row, channel: &str, receipts: &[DateTime<Utc>], stalls: bool) -> Option<String> {
-    if channel == "sms" && !stalls {
+fn excuse(row: &Row, channel: &str, receipts: &[DateTime<Utc>], rules: Rules) -> Option<String> {
+    if channel == "sms" && !rules.stalls {
         return None; // This provider is asked first.
     }
     let has = |outcome: &str| row.history.iter().any(|entry| entry.outcome == outcome);
     let unknown = channel != "sms" && has("unknown");
     let waited = receipts.windows(2).all(|two| two[1] - two[0] >= LEAST_WAIT);
-    let holder_lost = (stalls || waited) && (has("lease_lost") || left_no_outcome(row));
+    let at_any_time = rules.stalls || rules.leases_end_early;
+    let holder_lost = (at_any_time || waited) && (has("lease_lost") || left_no_outcome(row));
     let why = match (unknown, holder_lost) {
         (true, _) => "a request went unanswered",
         (false, true) => "a holder was lost with its request",

@@ -14,6 +14,7 @@ fn at(ms: i64) -> DateTime<Utc> {
 fn rules(stalls: bool) -> Rules {
     Rules {
         stalls,
+        leases_end_early: false,
         healed: at(5000),
         accepts_within: None,
         latest: None,
@@ -153,8 +154,14 @@ fn a_doubled_push_needs_an_unknown_outcome_or_a_lost_holder() {
 
 #[test]
 fn a_dead_holders_push_is_not_sent_again_before_its_lease_ends() {
-    let judgement = judge(&repeated(PUSH, 2100, &[(2, "accepted")]), rules(false));
+    let early = repeated(PUSH, 2100, &[(2, "accepted")]);
+    let judgement = judge(&early, rules(false));
     assert_eq!(judgement.duplicated.len(), 1, "{judgement:?}");
+    let clock_set_forward = Rules {
+        leases_end_early: true,
+        ..rules(false)
+    };
+    assert_eq!(judge(&early, clock_set_forward).unaskable.len(), 1);
 }
 
 #[test]
