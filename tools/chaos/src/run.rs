@@ -99,6 +99,7 @@ impl Plan {
         world.until_up().await?;
         let rules = Rules {
             stalls: fault.stalls(),
+            clouds: fault.clouds(),
             healed,
         };
         let mut judgement = self

@@ -16,6 +16,8 @@ const LEAST_WAIT: TimeDelta = TimeDelta::milliseconds(1500);
 pub struct Rules {
     /// A process may have been stopped between its last look at the lease and its write.
     pub stalls: bool,
+    /// An outcome may be unknown.
+    pub clouds: bool,
     /// When the fault was over.
     pub healed: DateTime<Utc>,
 }
@@ -141,7 +143,7 @@ fn notifications(evidence: &Evidence, rules: Rules, judgement: &mut Judgement) {
             judgement.lost.push(format!("{} {}", one.channel, one.id));
         } else if receipts.len() > 1 {
             let row = evidence.rows.get(&one.id);
-            let why = row.and_then(|row| excuse(row, &one.channel, receipts, rules.stalls));
+            let why = row.and_then(|row| excuse(row, &one.channel, receipts, rules));
             let explained = why.map(|why| Explained {
                 id: one.id.clone(),
                 channel: one.channel.clone(),
@@ -169,14 +171,18 @@ fn notifications(evidence: &Evidence, rules: Rules, judgement: &mut Judgement) {
 }
 
 /// Why a repeat was not to be avoided, from the row's history.
-fn excuse(row: &Row, channel: &str, receipts: &[DateTime<Utc>], stalls: bool) -> Option<String> {
-    if channel == "sms" && !stalls {
-        return None; // This provider is asked first.
+fn excuse(row: &Row, channel: &str, receipts: &[DateTime<Utc>], rules: Rules) -> Option<String> {
+    let possible = match channel {
+        "sms" => rules.stalls, // This provider is asked first.
+        _ => rules.clouds,
+    };
+    if !possible {
+        return None;
     }
     let has = |outcome: &str| row.history.iter().any(|entry| entry.outcome == outcome);
     let unknown = channel != "sms" && has("unknown");
     let waited = receipts.windows(2).all(|two| two[1] - two[0] >= LEAST_WAIT);
-    let holder_lost = (stalls || waited) && (has("lease_lost") || left_no_outcome(row));
+    let holder_lost = (rules.stalls || waited) && (has("lease_lost") || left_no_outcome(row));
     let why = match (unknown, holder_lost) {
         (true, _) => "a request went unanswered",
         (false, true) => "a holder was lost with its request",

@@ -14,6 +14,7 @@ fn at(ms: i64) -> DateTime<Utc> {
 fn rules(stalls: bool) -> Rules {
     Rules {
         stalls,
+        clouds: true,
         healed: at(5000),
     }
 }
@@ -153,6 +154,18 @@ fn a_doubled_push_needs_an_unknown_outcome_or_a_lost_holder() {
 fn a_dead_holders_push_is_not_sent_again_before_its_lease_ends() {
     let judgement = judge(&repeated(PUSH, 2100, &[(2, "accepted")]), rules(false));
     assert_eq!(judgement.duplicated.len(), 1, "{judgement:?}");
+}
+
+#[test]
+fn where_nothing_fails_nothing_is_excused() {
+    let clear = Rules {
+        clouds: false,
+        ..rules(false)
+    };
+    for history in [&[(1, "unknown")][..], &[(2, "accepted")]] {
+        let judgement = judge(&repeated(PUSH, 9000, history), clear);
+        assert_eq!(judgement.duplicated.len(), 1, "{judgement:?}");
+    }
 }
 
 #[test]
