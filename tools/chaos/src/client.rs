@@ -18,8 +18,9 @@ use crate::world::World;
 /// Payments that wait for their answers at one time.
 const AT_ONCE: usize = 256;
 
-/// Less than the product's own deadline for a commit, so that a hung instance costs no more.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Longer than the product's own deadline for a commit, so that its 503 is heard; a hung instance
+/// costs no more.
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// Between an answer that is none and the next try.
 const RETRY: Duration = Duration::from_millis(50);

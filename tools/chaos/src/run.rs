@@ -100,6 +100,7 @@ impl Plan {
         let rules = Rules {
             stalls: fault.stalls(),
             leases_end_early: fault.ends_leases_early(),
+            clouds: fault.clouds(),
             healed,
             accepts_within: fault.accepts_within(),
             latest: fault.latest(),

@@ -139,6 +139,10 @@ impl Fault for ClocksApart {
         }
     }
 
+    fn clouds(&self) -> bool {
+        false
+    }
+
     fn latest(&self) -> Option<Duration> {
         Some(AT_ONCE)
     }
@@ -205,6 +209,10 @@ impl Fault for ClockSteps {
 
     fn launch(&self, launch: &mut Launch) {
         self.faketime.follow(launch);
+    }
+
+    fn clouds(&self) -> bool {
+        self.killed
     }
 
     fn ends_leases_early(&self) -> bool {

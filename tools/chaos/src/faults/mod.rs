@@ -109,6 +109,11 @@ pub trait Fault: Send + Sync {
         false
     }
 
+    /// Whether an outcome may be unknown at all; where it may not, a repeated push is doubled.
+    fn clouds(&self) -> bool {
+        true
+    }
+
     /// Whether the run needs a PostgreSQL server that no other run uses, with these lines in its
     /// `postgresql.conf`: whatever touches the server rather than one database does.
     fn own_server(&self) -> Option<&'static str> {

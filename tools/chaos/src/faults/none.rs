@@ -6,7 +6,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use fastrand::Rng;
 
-use super::Fault;
+use super::{Fault, Launch};
 use crate::load::Load;
 use crate::world::World;
 
@@ -21,6 +21,10 @@ impl Fault for Peaceful {
 
     fn what(&self) -> &'static str {
         "nothing fails"
+    }
+
+    fn clouds(&self) -> bool {
+        false
     }
 
     async fn inject(&self, _world: &World, _rng: &mut Rng, _load: &Load) -> Result<()> {
@@ -46,7 +50,13 @@ impl Fault for Crowd {
     }
 
     fn spread(&self) -> Duration {
-        Duration::from_secs(10)
+        Duration::from_millis(2) * u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+
+    /// A crowd may make a provider slow, which is no fault: as patient as by default.
+    fn launch(&self, launch: &mut Launch) {
+        launch.set("OUTBOX_LEASE_SECS", 20);
+        launch.set("PROVIDER_TIMEOUT_MS", 10_000);
     }
 
     fn payments(&self) -> Option<usize> {
@@ -59,6 +69,10 @@ impl Fault for Crowd {
 
     fn patience(&self) -> Duration {
         Duration::from_secs(300)
+    }
+
+    fn clouds(&self) -> bool {
+        false
     }
 
     async fn inject(&self, _world: &World, _rng: &mut Rng, _load: &Load) -> Result<()> {

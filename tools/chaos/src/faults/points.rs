@@ -13,8 +13,11 @@ use crate::world::{UP_WITHIN, World};
 /// The first instance dies at the point in so many of its lives.
 const DEATHS: usize = 3;
 
-/// Every so manieth recipient fails once: never ten in a row, which would open the breaker.
+/// One recipient of so many fails once: never ten in a row, which would open the breaker.
 const EVERY: usize = 10;
+
+/// Payments go on until the fault is over: so many times as many are prepared for.
+const BEYOND: usize = 20;
 
 /// A point at which the first of two instances dies.
 pub struct Point {
@@ -32,7 +35,7 @@ pub struct Point {
 pub const RECORDED: Point = Point {
     name: "point-recorded",
     what: "death after the commit, before the answer and the send",
-    point: "recorder-committed",
+    point: "committed",
     passes: 20,
     settings: &[],
 };
@@ -50,7 +53,7 @@ pub const ACCEPTED: Point = Point {
 pub const CLAIMED: Point = Point {
     name: "point-claimed",
     what: "death in the middle of a batch of claimed rows",
-    point: "claimed-half",
+    point: "claimed",
     passes: 5,
     // With so small a channel nearly every row is born due and has to be claimed.
     settings: &[("OUTBOX_QUEUE_CAPACITY", "1")],
@@ -95,7 +98,10 @@ impl Fault for Point {
         if launch.instance == 0 && launch.life < DEATHS {
             let mut rng = Rng::with_seed(launch.seed);
             let passes: Vec<u64> = (0..DEATHS).map(|_| rng.u64(0..self.passes)).collect();
-            let point = format!("{}={}*off->1*return", self.point, passes[launch.life]);
+            let point = format!(
+                "paybell-dies-at/{}={}*off->1*return",
+                self.point, passes[launch.life]
+            );
             launch.set("FAILPOINTS", point);
         }
     }
@@ -113,7 +119,7 @@ impl Fault for Point {
 }
 
 fn fail_some_once(world: &World, load: &Load) -> Result<()> {
-    for n in (0..load.payments).step_by(EVERY) {
+    for n in (0..load.payments * BEYOND).step_by(EVERY) {
         for (target, to) in [(Target::Sms, phone(n)), (Target::Fcm, token(n))] {
             let once = Behavior {
                 to: Some(to),

@@ -25,6 +25,10 @@ impl Fault for Starts {
         3
     }
 
+    fn clouds(&self) -> bool {
+        false
+    }
+
     async fn inject(&self, world: &World, _rng: &mut Rng, _load: &Load) -> Result<()> {
         for instance in &world.instances {
             let exits = instance.exits();

@@ -19,6 +19,8 @@ pub struct Rules {
     pub stalls: bool,
     /// A clock that is set forward may end the lease of a dead holder early.
     pub leases_end_early: bool,
+    /// An outcome may be unknown.
+    pub clouds: bool,
     /// When the fault was over.
     pub healed: DateTime<Utc>,
     /// Within what time of that a payment must be answered 201.
@@ -178,8 +180,12 @@ fn notifications(evidence: &Evidence, rules: Rules, judgement: &mut Judgement) {
 
 /// Why a repeat was not to be avoided, from the row's history.
 fn excuse(row: &Row, channel: &str, receipts: &[DateTime<Utc>], rules: Rules) -> Option<String> {
-    if channel == "sms" && !rules.stalls {
-        return None; // This provider is asked first.
+    let possible = match channel {
+        "sms" => rules.stalls, // This provider is asked first.
+        _ => rules.clouds,
+    };
+    if !possible {
+        return None;
     }
     let has = |outcome: &str| row.history.iter().any(|entry| entry.outcome == outcome);
     let unknown = channel != "sms" && has("unknown");

@@ -15,6 +15,7 @@ fn rules(stalls: bool) -> Rules {
     Rules {
         stalls,
         leases_end_early: false,
+        clouds: true,
         healed: at(5000),
         accepts_within: None,
         latest: None,
@@ -162,6 +163,18 @@ fn a_dead_holders_push_is_not_sent_again_before_its_lease_ends() {
         ..rules(false)
     };
     assert_eq!(judge(&early, clock_set_forward).unaskable.len(), 1);
+}
+
+#[test]
+fn where_nothing_fails_nothing_is_excused() {
+    let clear = Rules {
+        clouds: false,
+        ..rules(false)
+    };
+    for history in [&[(1, "unknown")][..], &[(2, "accepted")]] {
+        let judgement = judge(&repeated(PUSH, 9000, history), clear);
+        assert_eq!(judgement.duplicated.len(), 1, "{judgement:?}");
+    }
 }
 
 #[test]

@@ -20,6 +20,9 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Longer than the usual `SHUTDOWN_GRACE_SECS`.
 const STOPS_WITHIN: Duration = Duration::from_secs(15);
 
+/// Lines of a log that are shown.
+const END: usize = 5;
+
 type Launcher = Box<dyn Fn(usize) -> Launch + Send + Sync>;
 
 /// How a process ended.
@@ -163,7 +166,7 @@ impl Instance {
     fn end_of_log(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
+        lines[lines.len().saturating_sub(END)..].join("\n")
     }
 }
 
