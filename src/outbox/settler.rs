@@ -48,6 +48,8 @@ pub struct Settler {
     jobs: mpsc::UnboundedReceiver<Job>,
     /// Jobs that could not be written and are tried again with the next batch.
     kept: Vec<Job>,
+    /// Jobs whose rows others hold locks on. They wait apart, so that nobody waits with them.
+    locked: Vec<Job>,
 }
 
 impl Settler {
@@ -60,6 +62,7 @@ impl Settler {
             metrics,
             jobs,
             kept: Vec::new(),
+            locked: Vec::new(),
         };
         (settler, sender)
     }
@@ -77,11 +80,18 @@ impl Settler {
     /// New jobs with those kept; after a failure not before a pause. `None` at the end.
     async fn next_batch(&mut self) -> Option<Vec<Job>> {
         let mut batch = Vec::with_capacity(BATCH);
-        if self.kept.is_empty() {
+        if self.kept.is_empty() && self.locked.is_empty() {
             let received = self.jobs.recv_many(&mut batch, BATCH).await;
             return (received > 0).then_some(batch);
         }
-        tokio::time::sleep(RETRY_PAUSE).await;
+        if self.kept.is_empty() && !self.jobs.is_closed() {
+            let received = self.jobs.recv_many(&mut batch, BATCH);
+            // At its end the pause is over, or the last sender is gone.
+            let _over = tokio::time::timeout(RETRY_PAUSE, received).await.is_err();
+        } else {
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+        batch.append(&mut self.unlocked().await);
         batch.append(&mut self.kept);
         while batch.len() < BATCH {
             let Ok(job) = self.jobs.try_recv() else { break };
@@ -98,10 +108,51 @@ impl Settler {
             .iter()
             .map(|job| (job.held.row.id.0, job.held.row.epoch))
             .collect();
-        if let Err(fault) = self.store.release(self.holder, &rows).await {
-            warn!(%fault, rows = rows.len(), "rows cannot be released yet");
-            self.kept.extend(jobs);
+        match self.store.release(self.holder, &rows).await {
+            Ok(()) => {}
+            Err(fault) if fault.is_locked() => self.put_by_the_locked(jobs).await,
+            Err(fault) => {
+                warn!(%fault, rows = rows.len(), "rows cannot be released yet");
+                self.kept.extend(jobs);
+            }
         }
+    }
+
+    /// After a wait for a lock in vain: the locked rows wait apart, the others are tried again.
+    async fn put_by_the_locked(&mut self, mut jobs: Vec<Job>) {
+        if let Some(locked) = self.which_are_locked(&jobs).await {
+            let is_locked = |job: &mut Job| locked.contains(&job.held.row.id.0);
+            self.locked.extend(jobs.extract_if(.., is_locked));
+            warn!(
+                rows = self.locked.len(),
+                "others hold locks on rows: written once they let go"
+            );
+        }
+        self.kept.append(&mut jobs);
+    }
+
+    /// Those of the locked that are locked no more.
+    async fn unlocked(&mut self) -> Vec<Job> {
+        if self.locked.is_empty() {
+            return Vec::new();
+        }
+        match self.which_are_locked(&self.locked).await {
+            Some(locked) => {
+                let is_free = |job: &mut Job| !locked.contains(&job.held.row.id.0);
+                self.locked.extract_if(.., is_free).collect()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    async fn which_are_locked(&self, jobs: &[Job]) -> Option<HashSet<Uuid>> {
+        let ids: Vec<Uuid> = jobs.iter().map(|job| job.held.row.id.0).collect();
+        let locked = self.store.locked(&ids).await;
+        locked
+            .inspect_err(
+                |fault| warn!(%fault, rows = ids.len(), "cannot see which rows are locked"),
+            )
+            .ok()
     }
 
     async fn settle(&mut self, mut jobs: Vec<Job>) {
@@ -121,6 +172,7 @@ impl Settler {
                     Box::pin(self.settle(vec![job])).await;
                 }
             }
+            Err(fault) if fault.is_locked() => self.put_by_the_locked(jobs).await,
             Err(fault) if fault.is_data() => self.write_what_fits(&fault, jobs).await,
             Err(fault) => {
                 warn!(%fault, outcomes = jobs.len(), "outcomes cannot be written yet");
@@ -241,6 +293,19 @@ impl Settler {
 fn is_ours(standing: &Standing, settlement: &Settlement) -> bool {
     let same_state = standing.status == settlement.status.as_str();
     let landed = standing.epoch == settlement.epoch && standing.claimed_by.is_none();
-    // SENT twice is agreement, whoever wrote it.
-    same_state && (landed || settlement.status == Status::Sent)
+    // SENT twice is agreement, whoever wrote it, unless it was sent as two messages: the late
+    // acceptance of an earlier holder may have been written on our lease.
+    let agreed = settlement.status == Status::Sent;
+    same_state && (landed || agreed) && !is_another_message(standing, settlement)
+}
+
+/// Whether the row is known to be sent as one message and this outcome names another.
+fn is_another_message(standing: &Standing, settlement: &Settlement) -> bool {
+    match (
+        &standing.provider_message_id,
+        &settlement.provider_message_id,
+    ) {
+        (Some(theirs), Some(ours)) => theirs != ours,
+        _ => false,
+    }
 }

@@ -3,6 +3,9 @@
 use diesel::result::{DatabaseErrorKind, Error};
 use diesel_async::pooled_connection::{PoolError as SetupError, deadpool::PoolError};
 
+/// What PostgreSQL says of a lock that it waited for in vain.
+const LOCKED: &str = "canceling statement due to lock timeout";
+
 /// A failed call to the database. Texts name no value of any row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -42,6 +45,11 @@ impl StoreError {
     /// Whether the same call can only fail again.
     pub fn is_data(&self) -> bool {
         matches!(self, Self::Data(_))
+    }
+
+    /// Whether others hold a lock that the call waited for; it took no effect.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Unavailable(reason) if reason == LOCKED)
     }
 
     /// Whether the fault may lie with one member of a batch.

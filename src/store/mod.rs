@@ -203,6 +203,17 @@ impl Store {
         }
     }
 
+    /// Which of these rows others hold locks on, without waiting for them. SQLite locks no rows.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn locked(&self, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
+        match &self.database {
+            Database::Sqlite(_) => Ok(HashSet::new()),
+            Database::Postgres(postgres) => postgres.locked(ids).await,
+        }
+    }
+
     /// Whether the database answers.
     ///
     /// # Errors

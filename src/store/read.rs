@@ -235,6 +235,7 @@ impl Store {
                     outbox::status,
                     outbox::epoch,
                     outbox::claimed_by,
+                    outbox::provider_message_id,
                 ))
                 .load(conn)
                 .await

@@ -175,6 +175,8 @@ pub struct Standing {
     pub epoch: i64,
     /// Its holder.
     pub claimed_by: Option<Id>,
+    /// The message that it was sent as.
+    pub provider_message_id: Option<String>,
 }
 
 /// A payment as stored.

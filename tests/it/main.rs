@@ -26,6 +26,7 @@ mod crash;
 mod dialects;
 mod fcm_auth;
 mod isolation;
+mod locks;
 mod logs;
 mod metrics;
 mod outage;

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::support::app::Settings;
 
-use crate::support::books::{Books, LEASE, settlement};
+use crate::support::books::{Books, LEASE, claim, settlement};
 use crate::support::database::Database;
 use crate::support::load::{all_sent, nobodys_address};
 use crate::support::on_both_databases;
@@ -176,6 +176,35 @@ on_both_databases! {
         let wish = sent(&two.second, Happening::Accepted);
         two.second_wants_it(wish).await;
         two.second_is_sent_without_it().await;
+    }
+}
+
+on_both_databases! {
+    /// An acceptance is a fact, also on a row that another has claimed since. When that other has
+    /// sent it too, the history says so; when it only found the message, there is nothing to say.
+    async fn a_row_sent_as_two_messages_says_so(database: Database) {
+        let books = Books::open(database).await;
+        for (others_message, told) in [("m-2", 1), (MESSAGE, 0)] {
+            let (early, late) = (Uuid::new_v4(), Uuid::new_v4());
+            let first = books.held_row(early).await;
+            books.set(first.id.0, &format!("processable_after = {}", books.now(-1))).await;
+            let again = books.store.claim(claim(late)).await.unwrap().pop().unwrap();
+            let settled = books.settle(early, &[sent(&first, Happening::Accepted)]).await;
+            assert_eq!(settled, [first.id.0]);
+            let (settler, jobs) = Settler::new(books.store.clone(), late, Metrics::new());
+            let wish = Settlement {
+                provider_message_id: Some(others_message.to_owned()),
+                ..sent(&again, Happening::Accepted)
+            };
+            let held = Arc::new(Holdings::default()).hold(again, Instant::now() + LEASE);
+            jobs.send(Job { held, settlement: Some(Box::new(wish)), permit: None }).unwrap();
+            drop(jobs);
+            settler.run().await;
+            let row = first.id.0;
+            assert_eq!(books.entries(row, "outcome = 'lease_lost' AND epoch = 2").await, told);
+            books.assert_row(row, &["status = 'SENT'", "provider_message_id = 'm-1'"]).await;
+            books.set(row, "provider_message_id = NULL").await;
+        }
     }
 }
 

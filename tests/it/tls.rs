@@ -2,9 +2,9 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+use testbed::postgres::Cluster;
 
 use crate::support::books::open_url;
-use crate::support::cluster::Cluster;
 
 /// An authority: its certificate as PEM, and what it signs with.
 fn authority(name: &str) -> (String, Issuer<'static, KeyPair>) {
@@ -29,6 +29,7 @@ fn server(issuer: &Issuer<'static, KeyPair>) -> Cluster {
             ("server.key", &key.serialize_pem()),
         ],
     )
+    .unwrap()
 }
 
 fn root_file(folder: &TempDir, name: &str, pem: &str) -> String {
@@ -45,10 +46,12 @@ async fn connect(server: &Cluster, host: &str, parameters: &str) -> Result<(), S
     );
     let store = open_url(&url).await.map_err(|fault| fault.to_string())?;
     store.ping().await.map_err(|fault| fault.to_string())?;
-    let encrypted = server.ask(
-        "SELECT count(*) || ' ' || bool_and(ssl) FROM pg_stat_ssl \
+    let encrypted = server
+        .ask(
+            "SELECT count(*) || ' ' || bool_and(ssl) FROM pg_stat_ssl \
          JOIN pg_stat_activity USING (pid) WHERE application_name = 'paybell'",
-    );
+        )
+        .unwrap();
     assert_eq!(encrypted, "1 true", "{parameters}");
     store.migrate().await.map_err(|fault| fault.to_string())?;
     drop(store);
@@ -59,7 +62,7 @@ async fn connect(server: &Cluster, host: &str, parameters: &str) -> Result<(), S
         async || {
             let sessions =
                 "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'paybell'";
-            (server.ask(sessions) == "0").then_some(())
+            (server.ask(sessions).unwrap() == "0").then_some(())
         },
     )
     .await;

@@ -29,6 +29,10 @@ pub(super) use {
     record::stored,
 };
 
+/// The part of a call's deadline that may go into waiting for a lock. Our own locks last
+/// milliseconds; the rest is for going on without the rows that others hold.
+const LOCK_SHARE: u32 = 5;
+
 /// The server.
 pub struct PostgresStore {
     pool: Pool<AsyncPgConnection>,
@@ -133,6 +137,14 @@ impl PostgresStore {
         let outcome = tokio::time::timeout(self.deadline, work).await;
         self.conclude(loan, outcome)
     }
+
+    /// Which of these rows others hold locks on, without waiting for them.
+    pub(super) async fn locked(&self, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
+        let mut loan = self.checkout().await?;
+        let work = settle::locked(&mut loan, ids);
+        let outcome = tokio::time::timeout(self.deadline, work).await;
+        self.conclude(loan, outcome)
+    }
 }
 
 fn pool(
@@ -162,8 +174,9 @@ fn pool(
 async fn session(connector: &Connector, timeout: Duration) -> ConnectionResult<AsyncPgConnection> {
     let mut conn = connector.connect().await?;
     let millis = timeout.as_millis();
+    let lock_millis = (timeout / LOCK_SHARE).as_millis();
     let settings = format!(
-        "SET statement_timeout = {millis}; SET lock_timeout = {millis}; \
+        "SET statement_timeout = {millis}; SET lock_timeout = {lock_millis}; \
          SET idle_in_transaction_session_timeout = 10000;"
     );
     conn.batch_execute(&settings)

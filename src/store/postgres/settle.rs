@@ -57,6 +57,21 @@ statement! {
     holder: UuidSql = Id,
 }
 
+// Rows that are free are locked for the length of this statement, those that are gone are not named.
+const LOCKED: &str = "\
+WITH free AS (
+  SELECT id FROM outbox WHERE id = ANY (?) FOR UPDATE SKIP LOCKED
+)
+SELECT id FROM outbox WHERE id = ANY (?) AND id NOT IN (SELECT id FROM free)";
+
+statement! {
+    /// Tells which rows others hold locks on.
+    Locked on Pg => UuidSql;
+    sql: LOCKED;
+    ids: Array<UuidSql> = Vec<Id>,
+    again: Array<UuidSql> = Vec<Id>,
+}
+
 macro_rules! remember_sql {
     ($on_conflict:literal) => {
         concat!(
@@ -162,6 +177,14 @@ pub async fn settle(
     let settled: HashSet<Uuid> = settled.into_iter().map(|id| id.0).collect();
     remember(conn, batch, &settled).await?;
     Ok(settled)
+}
+
+/// Which of these rows others hold locks on.
+pub async fn locked(conn: &mut AsyncPgConnection, ids: &[Uuid]) -> QueryResult<HashSet<Uuid>> {
+    let ids: Vec<Id> = ids.iter().copied().map(Id).collect();
+    let again = ids.clone();
+    let locked: Vec<Id> = Locked { ids, again }.load(conn).await?;
+    Ok(locked.into_iter().map(|id| id.0).collect())
 }
 
 async fn remember(

@@ -3,7 +3,6 @@
 pub mod app;
 pub mod books;
 pub mod client;
-pub mod cluster;
 pub mod command;
 pub mod database;
 pub mod dialect;
