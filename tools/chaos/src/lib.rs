@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
 
 use cli::Args;
 use faults::Scale;
@@ -54,7 +55,7 @@ fn attack(args: &Args) -> Result<bool> {
     let runs = runtime.block_on(async {
         tokio::select! {
             runs = workers::run_all(plans, jobs, folder.path(), &paybell) => Ok(runs),
-            _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+            stopped = stopped() => Err(stopped.err().unwrap_or_else(|| anyhow!("interrupted"))),
         }
     })?;
     drop(runtime);
@@ -68,6 +69,16 @@ fn attack(args: &Args) -> Result<bool> {
         ));
     }
     Ok(good)
+}
+
+/// Told to stop: what was started goes with the values that own it.
+async fn stopped() -> Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed?,
+        _ = terminated.recv() => {}
+    }
+    Ok(())
 }
 
 fn report(args: &Args, runs: &[Run]) -> Result<()> {
