@@ -121,7 +121,7 @@ on_both_databases! {
         // Those that no clock of ours can have written are pulled back by the next sweep.
         let (ended, mock) = app.stop().await;
         ended.unwrap();
-        let settings = Settings::new(&database, &mock);
+        let settings = Settings::new(&database, &mock).with_short_leases();
         let app = TestApp::start_over(database, mock, settings).await;
         for id in &ids[due_now.len()..] {
             app.row_in(id, "SENT").await;
@@ -129,6 +129,30 @@ on_both_databases! {
         for n in 0..ids.len() {
             assert_eq!(received(&app.mock, n), 1, "row {n}");
         }
+    }
+}
+
+on_both_databases! {
+    /// The clock was an hour ahead when the rows were written, and was set right while the service
+    /// was down. No wait of theirs grows by that hour.
+    async fn a_clock_that_was_ahead_delays_nothing(database: Database) {
+        let app = TestApp::start(database.clone()).await;
+        let ids = waiting_rows(&app, 2).await;
+        let (ended, mock) = app.stop().await;
+        ended.unwrap();
+        // Due when they were written, by waits that may be as long as that hour.
+        let at = database.hours_from_now(1);
+        database
+            .execute(&format!(
+                "UPDATE outbox SET processable_after = {at}, next_retry_at = {at}, updated_at = {at}"
+            ))
+            .await;
+        let settings = Settings::new(&database, &mock).with("BACKOFF_MAX_MS", 10 * 3_600_000);
+        let app = TestApp::start_over(database, mock, settings).await;
+        for id in &ids {
+            app.row_in(id, "SENT").await;
+        }
+        assert_eq!(app.mock.messages().len(), ids.len());
     }
 }
 
