@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use diesel::dsl::{case_when, sql};
+use diesel::dsl::{auto_type, case_when, sql};
+use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
@@ -12,7 +13,7 @@ use super::filter::unknown_channel_sql;
 use super::schema::{attempts, outbox, totals};
 use super::sql_types::{Id, Moment, Retold};
 use super::{Store, StoreError};
-use crate::payment::{Channel, Reason, Status};
+use crate::payment::{Channel, PAYLOAD_VERSION, Reason, Status};
 
 const PENDING: &str = "outbox.status = 'PENDING'";
 const REMOVABLE: &str = "outbox.status IN ('SENT', 'CANCELED')";
@@ -22,6 +23,14 @@ const AHEAD: Duration = Duration::from_secs(1);
 
 /// Moments further off than this are nobody's clock, and are not calculated with.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Pending rows that this version reads: those of a newer one are left to it.
+#[auto_type(no_type_alias)]
+fn ours() -> _ {
+    let pending: SqlLiteral<Bool> = sql(PENDING);
+    let readable: i32 = PAYLOAD_VERSION;
+    pending.and(outbox::payload_version.le(readable))
+}
 
 /// What a sweep over pending rows needs to know.
 #[derive(Debug, Clone)]
@@ -71,7 +80,7 @@ impl Store {
         in_transaction!(self, |conn, now| {
             let overdue = || {
                 outbox::table
-                    .filter(sql::<Bool>(PENDING))
+                    .filter(ours())
                     .filter(outbox::expires_at.le(now))
             };
             let never_sent = overdue()
@@ -110,7 +119,7 @@ impl Store {
             let (first, last) = (now.minus(CENTURY), now.plus(CENTURY));
             let ahead = || {
                 outbox::table
-                    .filter(sql::<Bool>(PENDING))
+                    .filter(ours())
                     .filter(outbox::updated_at.gt(live.plus(AHEAD)))
                     .filter(outbox::updated_at.lt(last))
                     .filter(outbox::processable_after.between(first, last))
@@ -156,7 +165,7 @@ impl Store {
             let now = now.live();
             let held = outbox::claimed_by.is_not_null();
             let pulled = diesel::update(
-                outbox::table.filter(sql::<Bool>(PENDING)).filter(
+                outbox::table.filter(ours()).filter(
                     outbox::processable_after
                         .gt(now.plus(latest))
                         .or(outbox::next_retry_at
@@ -182,10 +191,7 @@ impl Store {
     pub async fn park_unknown_channels(&self) -> Result<usize, StoreError> {
         let unknown = unknown_channel_sql();
         in_transaction!(self, |conn, now| {
-            let strangers = outbox::table
-                .filter(sql::<Bool>(PENDING))
-                .filter(outbox::payload_version.le(crate::payment::PAYLOAD_VERSION))
-                .filter(sql::<Bool>(&unknown));
+            let strangers = outbox::table.filter(ours()).filter(sql::<Bool>(&unknown));
             let text = "this version knows no such channel";
             let parked = fail!(conn, strangers, Reason::Unreadable, text, now);
             Ok::<_, StoreError>(parked)
