@@ -223,6 +223,7 @@ pub struct StatsBody {
     due: i64,
     in_flight: i64,
     oldest_due_age_seconds: Option<f64>,
+    newer_version: i64,
     recorded: i64,
     purged: i64,
 }
@@ -248,6 +249,7 @@ impl From<&Stats> for StatsBody {
             due: stats.due,
             in_flight: stats.in_flight,
             oldest_due_age_seconds: stats.oldest_due_age_seconds,
+            newer_version: stats.newer_version,
             recorded: stats.recorded,
             purged: stats.purged,
         }

@@ -90,8 +90,7 @@ impl Courier {
             Ok(message) => message,
             Err(fault) => {
                 error!(%fault, "the row cannot be read");
-                let text = format!("its payload cannot be read: {fault}");
-                return settle(self.policy.unreadable(row, text)).unasked();
+                return settle(self.policy.unreadable(row, fault)).unasked();
             }
         };
         let known_unsent = match self.policy.begin(row) {
@@ -219,10 +218,13 @@ fn timing(began: Instant) -> Timing {
 
 fn message(held: &Held) -> Result<Message, String> {
     let row = &held.row;
+    if row.recipient.is_empty() {
+        return Err("it has no recipient".to_owned());
+    }
     // serde's own text may quote the payload: only the place is told.
     let payload: Payload = serde_json::from_str(&row.payload).map_err(|error| {
         format!(
-            "line {}, column {} is not what version {} writes",
+            "its payload cannot be read: line {}, column {} is not what version {} writes",
             error.line(),
             error.column(),
             crate::payment::PAYLOAD_VERSION

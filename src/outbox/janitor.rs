@@ -11,7 +11,7 @@ use crate::store::{Store, StoreError, Sweep};
 /// Between two sweeps over the whole table.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Rows removed in one transaction: short enough that a POST beside it does not notice.
+/// Rows changed in one transaction: short enough that a POST beside it does not notice.
 const STEP: i64 = 500;
 
 /// What is kept, and for how long.
@@ -58,6 +58,11 @@ impl Janitor {
     }
 
     async fn tidy(&self, stop: &CancellationToken) {
+        // First of all: what follows compares moments that are told by one clock.
+        self.step_by_step(stop, "retelling what a clock ahead of ours wrote", || {
+            self.store.retell(&self.sweep, STEP)
+        })
+        .await;
         report("giving up", self.store.give_up(&self.sweep).await);
         report("pulling back", self.store.pull_back(&self.sweep).await);
         let retention = self.keeping.retention;

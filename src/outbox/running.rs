@@ -316,6 +316,7 @@ impl Assembly<'_> {
             sweep: Sweep {
                 channels,
                 latest_due: self.backoff().longest().saturating_add(self.config.lease),
+                lease: self.config.lease,
                 askable_after: self.config.provider_timeout,
             },
             keeping: Keeping {

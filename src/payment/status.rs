@@ -20,6 +20,9 @@ impl Status {
     /// Every status, in the order of a notification's life.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Sent, Self::Failed, Self::Canceled];
 
+    /// Every status that an acceptance can end.
+    pub const UNSENT: [Self; 3] = [Self::Pending, Self::Failed, Self::Canceled];
+
     /// The name in JSON, in the database and in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use super::rows::{AttemptRow, OutboxRow, Standing};
 use super::schema::{attempts, outbox, payments, totals};
 use super::sql_types::{Id, Moment};
 use super::{HeldRow, OutboxFilter, Store, StoreError};
-use crate::payment::Happening;
+use crate::payment::{Happening, PAYLOAD_VERSION};
 
 /// A row with its payment's order id.
 pub type ListedRow = (OutboxRow, String);
@@ -55,12 +55,14 @@ impl From<(String, String, i64)> for StatusCount {
 pub struct Stats {
     /// By channel and state.
     pub counts: Vec<StatusCount>,
-    /// Claimable now.
+    /// Claimable now by this version.
     pub due: i64,
     /// Under a live lease.
     pub in_flight: i64,
     /// Age of the longest-due row.
     pub oldest_due_age_seconds: Option<f64>,
+    /// `PENDING` rows that are left to a newer version.
+    pub newer_version: i64,
     /// Notifications ever recorded.
     pub recorded: i64,
     /// Rows that retention removed.
@@ -143,7 +145,13 @@ impl Store {
                 .await?;
             let (due, oldest): (i64, Option<Moment>) = pending()
                 .filter(outbox::processable_after.le(now))
+                .filter(outbox::payload_version.le(PAYLOAD_VERSION))
                 .select((count_star(), min(outbox::processable_after)))
+                .get_result(conn)
+                .await?;
+            let newer_version: i64 = pending()
+                .filter(outbox::payload_version.gt(PAYLOAD_VERSION))
+                .count()
                 .get_result(conn)
                 .await?;
             let in_flight: i64 = pending()
@@ -167,6 +175,7 @@ impl Store {
                 due,
                 in_flight,
                 oldest_due_age_seconds: oldest.map(|oldest| oldest.seconds_until(moment)),
+                newer_version,
                 recorded: recorded.unwrap_or(0),
                 purged,
             })

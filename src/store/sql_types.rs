@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Utc};
+use diesel::backend::Backend;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::expression::{AsExpression, ValidGrouping};
 use diesel::pg::{Pg, PgValue};
@@ -40,8 +41,9 @@ const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 pub struct Moment(pub i64);
 
 impl Moment {
-    /// Earlier than every stored moment: a low-water mark that lets everything through.
-    pub const DISTANT_PAST: Self = Self(0);
+    /// No stored moment is earlier (PostgreSQL reads it as `-infinity`): a low-water mark that lets
+    /// everything through.
+    pub const DISTANT_PAST: Self = Self(i64::MIN);
 
     /// Seconds from here to a later moment; 0 when it is earlier.
     pub fn seconds_until(self, later: Self) -> f64 {
@@ -127,6 +129,7 @@ impl FromSql<UuidSql, Sqlite> for Id {
 /// monotonic clock, which no one can set back.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
+    clock: Clock,
     offset_micros: i64,
     embedded: Moment,
 }
@@ -148,27 +151,85 @@ impl Now {
         }
     }
 
+    /// The clock read anew.
+    pub fn live(self) -> Live {
+        Live(Self {
+            offset_micros: self.offset_micros,
+            ..self.clock.now()
+        })
+    }
+
     /// The moment itself, as the embedded database sees it.
     pub(super) fn embedded(self) -> Moment {
         Moment(self.embedded.0.saturating_add(self.offset_micros))
     }
 }
 
-impl QueryId for Now {
-    type QueryId = Self;
-    const HAS_STATIC_QUERY_ID: bool = true;
+/// Like [`Now`], but never older than the row that it is compared with.
+///
+/// A transaction's `now()` stands still while it waits for a lock. Measured from it, a row that its
+/// holder took meanwhile would seem to be from the future, and a lease would end too early.
+#[derive(Debug, Clone, Copy)]
+pub struct Live(Now);
+
+impl Live {
+    /// The same clock, `offset` later.
+    pub fn plus(self, offset: Duration) -> Self {
+        Self(self.0.plus(offset))
+    }
 }
 
-impl<GB> ValidGrouping<GB> for Now {
-    type IsAggregate = diesel::expression::is_aggregate::Never;
+/// A column of `outbox`, told by the clock that last wrote the row, as this clock tells it.
+#[derive(Debug, Clone, Copy)]
+pub struct Retold {
+    now: Live,
+    column: &'static str,
 }
 
-impl Expression for Now {
-    type SqlType = MomentSql;
+impl Retold {
+    /// `column` names a moment.
+    pub fn new(now: Live, column: &'static str) -> Self {
+        Self { now, column }
+    }
+
+    fn push<'b, DB: Backend>(&'b self, mut out: AstPass<'_, 'b, DB>) -> QueryResult<()>
+    where
+        Live: QueryFragment<DB>,
+    {
+        out.push_sql("(");
+        self.now.walk_ast(out.reborrow())?;
+        out.push_sql(" + (outbox.");
+        out.push_sql(self.column);
+        out.push_sql(" - outbox.updated_at))");
+        Ok(())
+    }
 }
 
-impl<QS> SelectableExpression<QS> for Now {}
-impl<QS> AppearsOnTable<QS> for Now {}
+/// What the query builder asks of a moment that no column holds.
+macro_rules! moment_expression {
+    ($name:ident, $id:ty, $static:literal) => {
+        impl QueryId for $name {
+            type QueryId = $id;
+            const HAS_STATIC_QUERY_ID: bool = $static;
+        }
+
+        impl<GB> ValidGrouping<GB> for $name {
+            type IsAggregate = diesel::expression::is_aggregate::Never;
+        }
+
+        impl Expression for $name {
+            type SqlType = MomentSql;
+        }
+
+        impl<QS> SelectableExpression<QS> for $name {}
+        impl<QS> AppearsOnTable<QS> for $name {}
+    };
+}
+
+moment_expression!(Now, Self, true);
+moment_expression!(Live, Self, true);
+// Its text depends on its column.
+moment_expression!(Retold, (), false);
 
 impl QueryFragment<Pg> for Now {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
@@ -176,6 +237,33 @@ impl QueryFragment<Pg> for Now {
         out.push_bind_param::<BigInt, i64>(&self.offset_micros)?;
         out.push_sql(" * interval '1 microsecond')");
         Ok(())
+    }
+}
+
+impl QueryFragment<Pg> for Live {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql("(clock_timestamp() + ");
+        out.push_bind_param::<BigInt, i64>(&self.0.offset_micros)?;
+        out.push_sql(" * interval '1 microsecond')");
+        Ok(())
+    }
+}
+
+impl QueryFragment<Sqlite> for Live {
+    fn walk_ast<'b>(&'b self, out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        self.0.walk_ast(out)
+    }
+}
+
+impl QueryFragment<Pg> for Retold {
+    fn walk_ast<'b>(&'b self, out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        self.push(out)
+    }
+}
+
+impl QueryFragment<Sqlite> for Retold {
+    fn walk_ast<'b>(&'b self, out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        self.push(out)
     }
 }
 
@@ -218,6 +306,7 @@ impl Clock {
     pub fn now(&self) -> Now {
         let elapsed = micros(self.started.elapsed());
         Now {
+            clock: *self,
             offset_micros: 0,
             embedded: Moment(self.started_wall.saturating_add(elapsed)),
         }

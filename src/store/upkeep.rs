@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use diesel::dsl::{case_when, sql};
+use diesel::dsl::{auto_type, case_when, sql};
+use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
@@ -10,12 +11,26 @@ use diesel_async::RunQueryDsl;
 use super::dispatch::in_transaction;
 use super::filter::unknown_channel_sql;
 use super::schema::{attempts, outbox, totals};
-use super::sql_types::{Id, Moment};
+use super::sql_types::{Id, Moment, Retold};
 use super::{Store, StoreError};
-use crate::payment::{Channel, Reason, Status};
+use crate::payment::{Channel, PAYLOAD_VERSION, Reason, Status};
 
 const PENDING: &str = "outbox.status = 'PENDING'";
 const REMOVABLE: &str = "outbox.status IN ('SENT', 'CANCELED')";
+
+/// A row that was last written so much later than now was written by a clock that was ahead.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// Moments further off than this are nobody's clock, and are not calculated with.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Pending rows that this version reads: those of a newer one are left to it.
+#[auto_type(no_type_alias)]
+fn ours() -> _ {
+    let pending: SqlLiteral<Bool> = sql(PENDING);
+    let readable: i32 = PAYLOAD_VERSION;
+    pending.and(outbox::payload_version.le(readable))
+}
 
 /// What a sweep over pending rows needs to know.
 #[derive(Debug, Clone)]
@@ -24,6 +39,8 @@ pub struct Sweep {
     pub channels: Vec<Channel>,
     /// No row of ours is ever due later than this from now.
     pub latest_due: Duration,
+    /// Length of a lease: a holder that may be alive keeps its row for at least as long.
+    pub lease: Duration,
     /// A row that was tried less than this ago is not asked about yet: its request may still be on
     /// its way, and "never seen" would prove nothing.
     pub askable_after: Duration,
@@ -63,7 +80,7 @@ impl Store {
         in_transaction!(self, |conn, now| {
             let overdue = || {
                 outbox::table
-                    .filter(sql::<Bool>(PENDING))
+                    .filter(ours())
                     .filter(outbox::expires_at.le(now))
             };
             let never_sent = overdue()
@@ -91,15 +108,64 @@ impl Store {
         })
     }
 
-    /// Pulls back rows that are due later than any wait of ours: a wrong clock or hand wrote them.
+    /// Retells the moments of at most `step` rows that a clock wrote which was ahead: they wait for as
+    /// long as they were meant to, from now on.
+    ///
+    /// # Errors
+    /// Any of the database.
+    pub async fn retell(&self, sweep: &Sweep, step: i64) -> Result<usize, StoreError> {
+        in_transaction!(self, |conn, now| {
+            let live = now.live();
+            let (first, last) = (now.minus(CENTURY), now.plus(CENTURY));
+            let ahead = || {
+                outbox::table
+                    .filter(ours())
+                    .filter(outbox::updated_at.gt(live.plus(AHEAD)))
+                    .filter(outbox::updated_at.lt(last))
+                    .filter(outbox::processable_after.between(first, last))
+                    .filter(
+                        outbox::next_retry_at
+                            .is_null()
+                            .or(outbox::next_retry_at.assume_not_null().between(first, last)),
+                    )
+            };
+            let mut ids: Vec<Id> = ahead().limit(step).select(outbox::id).load(conn).await?;
+            if ids.is_empty() {
+                return Ok::<usize, StoreError>(0);
+            }
+            ids.sort_unstable();
+            let due = Retold::new(live, "processable_after");
+            let full_lease = live.plus(sweep.lease);
+            let held = outbox::claimed_by.is_not_null();
+            let retold = diesel::update(ahead().filter(outbox::id.eq_any(&ids)))
+                .set((
+                    outbox::processable_after.eq(case_when(
+                        held.and(due.lt(full_lease)),
+                        full_lease,
+                    )
+                    .when(due.lt(live), live)
+                    .otherwise(due)),
+                    outbox::next_retry_at.eq(Retold::new(live, "next_retry_at").nullable()),
+                    outbox::updated_at.eq(live),
+                ))
+                .execute(conn)
+                .await?;
+            Ok(retold)
+        })
+    }
+
+    /// Pulls back rows that are due later than any wait of ours: a wrong clock or hand wrote them. One
+    /// with a holder waits for a lease: the holder may be alive.
     ///
     /// # Errors
     /// Any of the database.
     pub async fn pull_back(&self, sweep: &Sweep) -> Result<usize, StoreError> {
         let latest = sweep.latest_due;
         in_transaction!(self, |conn, now| {
+            let now = now.live();
+            let held = outbox::claimed_by.is_not_null();
             let pulled = diesel::update(
-                outbox::table.filter(sql::<Bool>(PENDING)).filter(
+                outbox::table.filter(ours()).filter(
                     outbox::processable_after
                         .gt(now.plus(latest))
                         .or(outbox::next_retry_at
@@ -108,7 +174,7 @@ impl Store {
                 ),
             )
             .set((
-                outbox::processable_after.eq(now),
+                outbox::processable_after.eq(case_when(held, now.plus(sweep.lease)).otherwise(now)),
                 outbox::next_retry_at.eq(None::<Moment>),
                 outbox::updated_at.eq(now),
             ))
@@ -125,10 +191,7 @@ impl Store {
     pub async fn park_unknown_channels(&self) -> Result<usize, StoreError> {
         let unknown = unknown_channel_sql();
         in_transaction!(self, |conn, now| {
-            let strangers = outbox::table
-                .filter(sql::<Bool>(PENDING))
-                .filter(outbox::payload_version.le(crate::payment::PAYLOAD_VERSION))
-                .filter(sql::<Bool>(&unknown));
+            let strangers = outbox::table.filter(ours()).filter(sql::<Bool>(&unknown));
             let text = "this version knows no such channel";
             let parked = fail!(conn, strangers, Reason::Unreadable, text, now);
             Ok::<_, StoreError>(parked)

@@ -260,7 +260,7 @@ on_both_databases! {
         let none = json!({ "PENDING": 0, "SENT": 0, "FAILED": 0, "CANCELED": 0 });
         assert_eq!(empty, json!({
             "by_status": none, "by_channel": { "sms": none, "fcm": none }, "due": 0, "in_flight": 0,
-            "oldest_due_age_seconds": null, "recorded": 0, "purged": 0,
+            "oldest_due_age_seconds": null, "newer_version": 0, "recorded": 0, "purged": 0,
         }));
         let hang = Behavior { fault: Some(paybell::provider::mock::Fault::Hang), ..Behavior::default() };
         app.mock.set_behavior(Target::Fcm, hang).unwrap();
@@ -279,7 +279,7 @@ on_both_databases! {
                 "sms": { "PENDING": 0, "SENT": 1, "FAILED": 1, "CANCELED": 0 },
                 "fcm": { "PENDING": 1, "SENT": 0, "FAILED": 0, "CANCELED": 0 },
             },
-            "due": 0, "in_flight": 1, "oldest_due_age_seconds": null, "recorded": 3, "purged": 0,
+            "due": 0, "in_flight": 1, "oldest_due_age_seconds": null, "newer_version": 0, "recorded": 3, "purged": 0,
         }));
     }
 }

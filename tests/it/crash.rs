@@ -15,7 +15,8 @@ use crate::support::app::{Settings, notification, sms};
 use crate::support::client::{Client, outcomes};
 use crate::support::database::Database;
 use crate::support::load::{
-    Posted, all_sent, assert_once_each, ids, mock, one_sms, phone, received, size, sms_and_push,
+    Posted, all_sent, assert_once_each, ids, mock, one_sms, phone, post_many, received, size,
+    sms_and_push,
 };
 use crate::support::on_both_databases;
 use crate::support::process::Process;
@@ -171,7 +172,7 @@ on_both_databases! {
 on_both_databases! {
     /// A row that kills whoever sends it ends as FAILED, and takes no neighbour along.
     async fn a_row_that_kills_its_process_is_given_up(database: Database) {
-        const NEIGHBOURS: usize = 10;
+        const NEIGHBOURS: usize = 200;
         const KILLS: u64 = 5;
         let mock = mock();
         let killer = Behavior {
@@ -186,10 +187,10 @@ on_both_databases! {
         let mut neighbours = 0;
         for kills in 0..KILLS {
             if kills == 2 {
-                for _ in 0..NEIGHBOURS {
-                    neighbours += 1;
-                    process.client().pay(&one_sms(neighbours)).await;
-                }
+                let others = |n| one_sms(n + 1);
+                neighbours = post_many(&[process.client()], NEIGHBOURS, 16, others).await.len();
+                // In the mock's books, not just on their way.
+                assert!(mock.wait_for(NEIGHBOURS, Duration::from_secs(10)).await.is_some());
             }
             let calls = kills + 1 + u64::try_from(neighbours).unwrap();
             assert!(mock.wait_for_requests(Target::Sms, calls, Duration::from_secs(5)).await);

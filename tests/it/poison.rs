@@ -1,13 +1,19 @@
 //! Rows that something else wrote, and rows that cannot be carried: each is dealt with alone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use paybell::provider::mock::{Behavior, RunningMock, Target};
+use paybell::payment::Channel;
+use paybell::provider::mock::{Behavior, Mock, RunningMock, Target};
+use paybell::store::NewPayment;
+use serde_json::Value;
+use uuid::Uuid;
 
 use crate::support::app::{Settings, TestApp, notification, sms};
+use crate::support::books::{self, Books};
 use crate::support::client::outcomes;
 use crate::support::database::Database;
-use crate::support::load::{one_sms, phone};
+use crate::support::load::{one_sms, phone, received as received_ids};
 use crate::support::on_both_databases;
 use crate::support::wait::until;
 
@@ -121,7 +127,7 @@ on_both_databases! {
         // Those that no clock of ours can have written are pulled back by the next sweep.
         let (ended, mock) = app.stop().await;
         ended.unwrap();
-        let settings = Settings::new(&database, &mock);
+        let settings = Settings::new(&database, &mock).with_short_leases();
         let app = TestApp::start_over(database, mock, settings).await;
         for id in &ids[due_now.len()..] {
             app.row_in(id, "SENT").await;
@@ -129,6 +135,189 @@ on_both_databases! {
         for n in 0..ids.len() {
             assert_eq!(received(&app.mock, n), 1, "row {n}");
         }
+    }
+}
+
+on_both_databases! {
+    /// The clock was an hour ahead when the rows were written, and was set right while the service
+    /// was down. No wait of theirs grows by that hour.
+    async fn a_clock_that_was_ahead_delays_nothing(database: Database) {
+        let app = TestApp::start(database.clone()).await;
+        let ids = waiting_rows(&app, 2).await;
+        let (ended, mock) = app.stop().await;
+        ended.unwrap();
+        // Due when they were written, by waits that may be as long as that hour.
+        let at = database.hours_from_now(1);
+        database
+            .execute(&format!(
+                "UPDATE outbox SET processable_after = {at}, next_retry_at = {at}, updated_at = {at}"
+            ))
+            .await;
+        let settings = Settings::new(&database, &mock).with("BACKOFF_MAX_MS", 10 * 3_600_000);
+        let app = TestApp::start_over(database, mock, settings).await;
+        for id in &ids {
+            app.row_in(id, "SENT").await;
+        }
+        assert_eq!(app.mock.messages().len(), ids.len());
+    }
+}
+
+/// Healthy rows beside those that something else wrote.
+const NEIGHBOURS: usize = 200;
+
+/// Records as many SMS that are due, in one transaction; their ids.
+async fn record(books: &Books, rows: usize) -> Vec<Uuid> {
+    let batch: Vec<NewPayment> = (0..rows).map(|_| books::due(books::payment())).collect();
+    let ids = batch
+        .iter()
+        .map(|new| new.payment.notifications[0].id)
+        .collect();
+    let lease = books::lease(Uuid::nil());
+    books.store.record(Arc::new(batch), lease).await.unwrap();
+    ids
+}
+
+/// What somebody may write into a due row, and how the row then ends. `STRANGER` is another
+/// process's name, `HOUR_AGO` and `YEAR_9999` are moments, `FIRST` and `LAST` the ends of time.
+const WRITTEN: [(&str, &str); 34] = [
+    ("recipient = ''", "FAILED unreadable"),
+    ("payload = 'null'", "FAILED unreadable"),
+    ("payload = ''", "FAILED unreadable"),
+    ("payload = '{\"body\": null}'", "FAILED unreadable"),
+    ("payload_version = -1", "SENT"),
+    ("channel = ''", "FAILED unreadable"),
+    ("event_type = ''", "SENT"),
+    ("attempts = -5", "SENT"),
+    ("attempts = -2147483648, deferrals = -2147483648", "SENT"),
+    ("attempts = 2147483647", "FAILED attempts_exhausted"),
+    (
+        "attempts = 2147483647, maybe_sent = true",
+        "FAILED attempts_exhausted",
+    ),
+    ("deferrals = 2147483647", "SENT"),
+    ("replays = 2147483647", "SENT"),
+    ("replays = -1", "SENT"),
+    ("epoch = 9223372036854775806", "SENT"),
+    (
+        "epoch = 9223372036854775806, recipient = '+821099999999'",
+        "SENT",
+    ),
+    ("epoch = 9223372036854775807", "SENT"),
+    ("epoch = -9223372036854775808", "SENT"),
+    (
+        "lost_leases = 2147483647, claimed_by = STRANGER",
+        "FAILED crashed",
+    ),
+    ("lost_leases = -2147483648", "SENT"),
+    ("claimed_by = STRANGER", "SENT"),
+    ("provider = ''", "SENT"),
+    ("provider = 'acme', maybe_sent = true", "SENT"),
+    ("expires_at = HOUR_AGO", "FAILED expired"),
+    ("expires_at = FIRST", "FAILED expired"),
+    ("expires_at = LAST", "SENT"),
+    ("processable_after = YEAR_9999", "SENT"),
+    ("processable_after = LAST, next_retry_at = LAST", "SENT"),
+    ("processable_after = FIRST, next_retry_at = FIRST", "SENT"),
+    ("updated_at = LAST", "SENT"),
+    ("status = 'PAUSED'", "PAUSED"),
+    ("status = '', expires_at = HOUR_AGO", ""),
+    ("payload_version = 99", "PENDING"),
+    (
+        "payload_version = 99, expires_at = HOUR_AGO, processable_after = YEAR_9999",
+        "PENDING",
+    ),
+];
+
+/// The assignments as SQL of the database.
+fn sql_of(written: &str, database: &Database) -> String {
+    let (stranger, year_9999, first, last) = if database.is_sqlite() {
+        // Not even an id.
+        (
+            "'somebody'",
+            "253370764800000000",
+            "-9223372036854775808",
+            "9223372036854775807",
+        )
+    } else {
+        (
+            "'00112233-4455-6677-8899-aabbccddeeff'",
+            "'9999-01-01'",
+            "'-infinity'",
+            "'infinity'",
+        )
+    };
+    written
+        .replace("STRANGER", stranger)
+        .replace("HOUR_AGO", &database.hours_from_now(-1))
+        .replace("YEAR_9999", year_9999)
+        .replace("FIRST", first)
+        .replace("LAST", last)
+}
+
+on_both_databases! {
+    /// Whatever a hand or a newer version wrote: the row ends as it must or is left alone, and its
+    /// neighbours are all SENT, each once.
+    async fn no_written_value_blocks_the_neighbours(database: Database) {
+        let books = Books::open(database.clone()).await;
+        let mut ids = record(&books, WRITTEN.len() + NEIGHBOURS).await;
+        let healthy = ids.split_off(WRITTEN.len());
+        for (id, (written, _)) in ids.iter().zip(WRITTEN) {
+            books.set(*id, &sql_of(written, &database)).await;
+        }
+        let left_alone = "SELECT count(*) FROM outbox WHERE epoch = 0 AND claimed_by IS NULL AND \
+                          (payload_version = 99 OR status IN ('PAUSED', ''))";
+        assert_eq!(database.number(left_alone).await, 4);
+
+        let mock = Mock::start(([127, 0, 0, 1], 0).into()).unwrap();
+        let busy = Behavior {
+            to: Some("+821099999999".to_owned()),
+            times: Some(1),
+            status: Some(503),
+            ..Behavior::default()
+        };
+        mock.set_behavior(Target::Sms, busy).unwrap();
+        let settings = Settings::new(&database, &mock);
+        let app = TestApp::start_over(database.clone(), mock, settings).await;
+        for id in &healthy {
+            app.row_in(&id.to_string(), "SENT").await;
+        }
+        for (id, (written, expected)) in ids.iter().zip(WRITTEN) {
+            let (status, reason) = expected.split_once(' ').unwrap_or((expected, ""));
+            let row = app.row_in(&id.to_string(), status).await;
+            assert_eq!(row["reason"].as_str().unwrap_or_default(), reason, "{written}");
+        }
+        let mut wanted: Vec<String> = healthy.iter().map(Uuid::to_string).collect();
+        let sent = ids.iter().zip(WRITTEN).filter(|(_, (_, expected))| *expected == "SENT");
+        wanted.extend(sent.map(|(id, _)| id.to_string()));
+        wanted.sort_unstable();
+        assert_eq!(received_ids(&app.mock, Channel::Sms), wanted);
+
+        assert_eq!(database.number(left_alone).await, 4);
+        let stats = app.admin("/admin/outbox/stats").await;
+        assert_eq!((&stats["newer_version"], &stats["due"]), (&2.into(), &0.into()), "{stats}");
+        assert_eq!(stats["by_status"]["PAUSED"], 1);
+        let listed = app.admin("/admin/outbox?limit=500").await;
+        let paused = listed["items"].as_array().unwrap().iter();
+        assert_eq!(paused.filter(|row| row["status"] == "PAUSED").count(), 1);
+    }
+}
+
+on_both_databases! {
+    /// A newer version took the row on while a request of this one was out: whatever became of the
+    /// request, the newer state stays. The history tells.
+    async fn an_acceptance_overwrites_no_unknown_status(database: Database) {
+        let app = TestApp::start(database.clone()).await;
+        let slow = Behavior { latency_ms: 500, ..Behavior::default() };
+        app.mock.set_behavior(Target::Sms, slow).unwrap();
+        let id = notification(&app.pay(&one_sms(0)).await, 0);
+        assert!(app.mock.wait_for_requests(Target::Sms, 1, Duration::from_secs(5)).await);
+        database.execute("UPDATE outbox SET status = 'DELIVERED'").await;
+        let row = until("the history tells", Duration::from_secs(10), async || {
+            let row = app.row(&id).await;
+            outcomes(&row).contains(&"lease_lost").then_some(row)
+        })
+        .await;
+        assert_eq!((&row["status"], &row["provider_message_id"]), (&"DELIVERED".into(), &Value::Null));
     }
 }
 

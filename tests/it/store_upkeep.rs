@@ -6,7 +6,7 @@ use paybell::payment::{Channel, Status};
 use paybell::store::{HeldRow, Settlement, Sweep};
 use uuid::Uuid;
 
-use crate::support::books::{Books, claim, settlement};
+use crate::support::books::{Books, LEASE, claim, settlement};
 use crate::support::on_both_databases;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -15,6 +15,7 @@ fn sweep() -> Sweep {
     Sweep {
         channels: vec![Channel::Sms],
         latest_due: HOUR,
+        lease: LEASE,
         askable_after: Duration::from_secs(10),
     }
 }
@@ -128,13 +129,113 @@ on_both_databases! {
         books.set(late_retry, &format!("next_retry_at = {far}")).await;
         let sent = ended(&books, Status::Sent, 0).await;
         books.set(sent, &format!("processable_after = {far}")).await;
-        assert_eq!(books.store.pull_back(&sweep()).await.unwrap(), 2);
+        let held = books.held_row(Uuid::new_v4()).await.id.0;
+        books.set(held, &format!("processable_after = {far}")).await;
+        assert_eq!(books.store.pull_back(&sweep()).await.unwrap(), 3);
+        due_in(&books, held, 60).await;
         for id in [late, late_retry] {
             let due = format!("processable_after < {now}");
             books.assert_row(id, &[&due, "next_retry_at IS NULL"]).await;
         }
         books.assert_row(fine, &["next_retry_at IS NOT NULL"]).await;
         books.assert_row(sent, &[&format!("processable_after >= {near}")]).await;
+    }
+}
+
+/// The row is due in so many seconds, give or take some.
+async fn due_in(books: &Books, id: Uuid, seconds: i64) {
+    let (from, to) = (books.now(seconds - 10), books.now(seconds + 10));
+    let due = format!("processable_after BETWEEN {from} AND {to}");
+    books.assert_row(id, &[&due]).await;
+}
+
+on_both_databases! {
+    /// The clock was ten minutes ahead when it wrote the rows, and is right now. Each waits for as
+    /// long as it was meant to, and a holder that may be alive keeps a whole lease.
+    async fn what_a_clock_ahead_wrote_is_retold(database: Database) {
+        let books = Books::open(database).await;
+        let ahead = 600;
+        // (due, retry, held) by the clock that was ahead; due by the right one.
+        let cases = [
+            (0, None, false, 0),
+            (300, Some(300), false, 300),
+            (-300, None, false, 0),
+            (20, None, true, 60),
+            (90, None, true, 90),
+            (-5, Some(-400), true, 60),
+        ];
+        let mut rows = Vec::new();
+        for (due, retry, held, expected) in cases {
+            let id = if held {
+                books.held_row(Uuid::new_v4()).await.id.0
+            } else {
+                books.due_row().await
+            };
+            let retry_at = retry.map_or("NULL".to_owned(), |retry| books.now(ahead + retry));
+            books.set(id, &format!(
+                "processable_after = {}, next_retry_at = {retry_at}, updated_at = {}",
+                books.now(ahead + due), books.now(ahead),
+            )).await;
+            rows.push((id, retry, expected));
+        }
+        let right = books.due_row().await;
+        let (soon, now) = (books.now(300), books.now(0));
+        books.set(right, &format!("processable_after = {soon}, updated_at = {now}")).await;
+        let sent = ended(&books, Status::Sent, -600).await;
+
+        // Whatever the step, the sweep ends, and the next one finds nothing.
+        let mut retold = Vec::new();
+        for _ in 0..3 {
+            retold.push(books.store.retell(&sweep(), 4).await.unwrap());
+        }
+        assert_eq!(retold, [4, 2, 0]);
+        let now = books.now(1);
+        for (id, retry, expected) in rows {
+            due_in(&books, id, expected).await;
+            let retry = retry.map_or("next_retry_at IS NULL".to_owned(), |retry| {
+                let (from, to) = (books.now(retry - 10), books.now(retry + 10));
+                format!("next_retry_at BETWEEN {from} AND {to}")
+            });
+            books.assert_row(id, &[&retry, &format!("updated_at <= {now}")]).await;
+        }
+        due_in(&books, right, 300).await;
+        books.assert_row(sent, &["status = 'SENT'", &format!("updated_at > {now}")]).await;
+    }
+}
+
+on_both_databases! {
+    /// Moments that no clock can have told are not calculated with: they would end the sweep with
+    /// an error, for all other rows too. What is due too late by them is pulled back.
+    async fn moments_that_nobody_told_break_no_sweep(database: Database) {
+        let books = Books::open(database).await;
+        let (first, last) = if books.database.is_sqlite() {
+            (i64::MIN.to_string(), i64::MAX.to_string())
+        } else {
+            ("'-infinity'".to_owned(), "'infinity'".to_owned())
+        };
+        let (late, now) = (books.now(600), books.now(0));
+        let mut ids = Vec::new();
+        for set in [
+            format!("processable_after = {last}, next_retry_at = {late}, updated_at = {late}"),
+            format!("processable_after = {late}, next_retry_at = {last}, updated_at = {late}"),
+            format!("processable_after = {last}, next_retry_at = {last}, updated_at = {last}"),
+            format!("processable_after = {first}, next_retry_at = {first}, updated_at = {late}"),
+            format!("processable_after = {first}, next_retry_at = NULL, updated_at = {last}"),
+            format!("processable_after = {now}, next_retry_at = {first}, updated_at = {late}"),
+            format!("processable_after = {late}, next_retry_at = NULL, updated_at = {late}"),
+        ] {
+            let id = books.due_row().await;
+            books.set(id, &set).await;
+            ids.push(id);
+        }
+        assert_eq!(books.store.retell(&sweep(), 100).await.unwrap(), 1);
+        assert_eq!(books.store.pull_back(&sweep()).await.unwrap(), 3);
+        books.store.give_up(&sweep()).await.unwrap();
+        let claimed = books.store.claim(claim(Uuid::new_v4())).await.unwrap();
+        let mut claimed: Vec<Uuid> = claimed.iter().map(|row| row.id.0).collect();
+        claimed.sort_unstable();
+        ids.sort_unstable();
+        assert_eq!(claimed, ids);
     }
 }
 

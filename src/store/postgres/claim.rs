@@ -8,6 +8,7 @@ use crate::store::Claim;
 use crate::store::sql_types::{Id, Moment, MomentSql, UuidSql, micros};
 use crate::store::statement::statement;
 
+// A number at its end, which only a hand can have written, must not fail the claim for all.
 macro_rules! claim_sql {
     ($suspicion:literal) => {
         concat!(
@@ -26,8 +27,8 @@ WITH due AS (
   FOR UPDATE SKIP LOCKED
 )
 UPDATE outbox AS o
-SET epoch = o.epoch + 1,
-    lost_leases = o.lost_leases + (o.claimed_by IS NOT NULL)::integer,
+SET epoch = least(o.epoch, 9223372036854775806) + 1,
+    lost_leases = least(o.lost_leases, 2147483646) + (o.claimed_by IS NOT NULL)::integer,
     maybe_sent = o.maybe_sent OR o.claimed_by IS NOT NULL,
     claimed_by = ?,
     processable_after = now() + ? * interval '1 microsecond',

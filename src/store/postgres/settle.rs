@@ -14,7 +14,8 @@ use crate::store::statement::statement;
 use crate::store::{HistoryEntry, Settlement};
 
 // The fence is status, epoch and holder. An acceptance is a fact: it is written on any row that
-// was not replayed since, unless it is SENT already.
+// was not replayed since, unless it is SENT already, or in a state that this version does not know
+// and that may stand for more.
 const SETTLE: &str = "\
 UPDATE outbox AS o
 SET status = s.status,
@@ -36,7 +37,7 @@ FROM unnest(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
           last_error, provider_message_id)
 WHERE o.id = s.id
   AND ((o.status = 'PENDING' AND o.epoch = s.epoch AND o.claimed_by = ?)
-       OR (s.status = 'SENT' AND o.status <> 'SENT' AND o.replays = s.replays))
+       OR (s.status = 'SENT' AND o.status IN ('PENDING', 'FAILED', 'CANCELED') AND o.replays = s.replays))
 RETURNING o.id";
 
 statement! {

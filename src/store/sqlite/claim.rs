@@ -63,7 +63,9 @@ struct Due {
     maybe_sent: bool,
     expires_at: Moment,
     processable_after: Moment,
-    claimed_by: Option<Id>,
+    // Not who it is: what a hand wrote there need not be an id.
+    #[diesel(select_expression = outbox::claimed_by.is_not_null())]
+    abandoned: bool,
 }
 
 /// Claims due rows for their new holder.
@@ -79,7 +81,7 @@ pub fn claim(conn: &mut SqliteConnection, claim: &Claim, now: Now) -> QueryResul
 
 fn take(conn: &mut SqliteConnection, claim: &Claim, now: Now, due: Due) -> QueryResult<HeldRow> {
     // A name on an ended lease: its holder is gone, and may have sent the row.
-    let abandoned = due.claimed_by.is_some();
+    let abandoned = due.abandoned;
     let held = HeldRow {
         id: due.id,
         payment_id: due.payment_id,

@@ -63,9 +63,10 @@ fn settle_one(
         .filter(outbox::claimed_by.eq(Some(Id(holder))));
     let mut written = diesel::update(held).set(changes).execute(conn)?;
     if written == 0 && sent {
-        // An acceptance is a fact: it is written on any row that was not replayed since.
+        // An acceptance is a fact: it is written on any row that was not replayed since. A state
+        // that this version does not know may stand for more than SENT.
         let unsent = row
-            .filter(outbox::status.ne(Status::Sent.as_str()))
+            .filter(outbox::status.eq_any(Status::UNSENT.map(Status::as_str)))
             .filter(outbox::replays.eq(settlement.replays));
         written = diesel::update(unsent).set(changes).execute(conn)?;
     }
