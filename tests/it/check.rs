@@ -151,6 +151,30 @@ on_both_databases! {
     }
 }
 
+/// What breaks a payment, and how that is named.
+const PAYMENT_BREAKS: [(&str, &str); 3] = [
+    ("amount = 0", "its amount is not above zero"),
+    (
+        "idempotency_key = 'k'",
+        "an idempotency key without the request",
+    ),
+    ("response = ''", "it has no stored answer"),
+];
+
+on_both_databases! {
+    async fn each_fault_of_a_payment_is_named(database: Database) {
+        for (assignments, named) in PAYMENT_BREAKS {
+            let books = Books::open(database.another().await).await;
+            books.due_row().await;
+            assert_eq!(check(books.database.url()).await.0, Some(0));
+            books.database.execute(&format!("UPDATE payments SET {assignments}")).await;
+            let (code, told) = check(books.database.url()).await;
+            assert_eq!(code, Some(1), "{assignments}: {told}");
+            assert!(told.contains("fault: payments ") && told.contains(named), "{told}");
+        }
+    }
+}
+
 on_both_databases! {
     /// A newer version's rows are its own concern, and no fault.
     async fn rows_for_others_are_noted(database: Database) {

@@ -73,6 +73,10 @@ pub(super) const OUTBOX: &[Rule] = &[
                          AND r.outcome = 'replayed' AND r.epoch > a.epoch))",
     ),
     rule(
+        "it belongs to no payment",
+        "NOT EXISTS (SELECT 1 FROM payments WHERE payments.id = outbox.payment_id)",
+    ),
+    rule(
         "nobody to send it to",
         "status = 'PENDING' AND recipient = ''",
     ),
@@ -91,10 +95,21 @@ pub(super) const NOTES: &[Rule] = &[
 ];
 
 /// Faults of payments.
-pub(super) const PAYMENTS: &[Rule] = &[rule(
-    "it has more notifications than were recorded with it",
-    "notification_count < (SELECT count(*) FROM outbox WHERE outbox.payment_id = payments.id)",
-)];
+pub(super) const PAYMENTS: &[Rule] = &[
+    rule(
+        "it has more notifications than were recorded with it",
+        "notification_count < (SELECT count(*) FROM outbox WHERE outbox.payment_id = payments.id)",
+    ),
+    rule("its amount is not above zero", "amount < 1"),
+    rule(
+        "it has no stored answer for a repeat",
+        "length(response) = 0",
+    ),
+    rule(
+        "an idempotency key without the request that it stands for, or the reverse",
+        "(idempotency_key IS NULL) <> (fingerprint IS NULL)",
+    ),
+];
 
 #[cfg(test)]
 mod tests {

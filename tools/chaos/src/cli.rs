@@ -28,8 +28,8 @@ pub struct Args {
     /// Runs side by side; as many as there are cores by default
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Every fault at least once with fixed seeds, within four minutes
-    #[arg(long, conflicts_with_all = ["long", "runs", "seed", "payments", "faults"])]
+    /// Each fault once with a fixed seed and in its shortest form, for a check that runs often
+    #[arg(long, conflicts_with_all = ["long", "runs", "seed", "payments"])]
     pub short: bool,
     /// The whole proof: 100 kill runs on each database and several of every other fault
     #[arg(long, conflicts_with_all = ["runs", "payments"])]

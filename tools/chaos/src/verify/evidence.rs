@@ -254,11 +254,7 @@ async fn check(world: &World, paybell: &Path) -> Result<Option<String>> {
     command.arg("check").env_clear().envs(world.settings());
     let output = command.current_dir(&world.ground.folder).output();
     let output = output.await.context("paybell check")?;
-    if output.status.success() {
-        return Ok(None);
-    }
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    // A product from before there was a check.
-    Ok((!said.contains("unrecognized subcommand")).then_some(said))
+    Ok((!output.status.success()).then_some(said))
 }
