@@ -30,6 +30,9 @@ pub struct Lane {
     shared: Arc<LaneShared>,
     queue: mpsc::Receiver<Held>,
     head: Option<Held>,
+    /// Which door knocks first: not the one that was let in last while the other waited, or a
+    /// throttle's every token would go to one of them.
+    first: Door,
     /// When the gate lets somebody through again, if it told.
     turn_at: Option<Instant>,
     batch_size: usize,
@@ -68,6 +71,7 @@ impl Lane {
             shared,
             queue,
             head: None,
+            first: Door::Fast,
             turn_at: None,
             batch_size,
             poll_interval,
@@ -97,8 +101,16 @@ impl Lane {
         while !stop.is_cancelled() {
             self.release_stale();
             self.turn_at = None;
-            self.start_fresh();
-            self.start_claim();
+            match self.first {
+                Door::Fast => {
+                    self.start_fresh();
+                    self.start_claim();
+                }
+                Door::Due => {
+                    self.start_claim();
+                    self.start_fresh();
+                }
+            }
             self.show();
             let turn_at = self.stale_at().into_iter().chain(self.turn_at).min();
             tokio::select! {
@@ -137,6 +149,9 @@ impl Lane {
             if let Some(held) = self.head.take() {
                 self.carry(held, pass);
             }
+            if due_waits {
+                self.first = Door::Due;
+            }
         }
     }
 
@@ -156,6 +171,7 @@ impl Lane {
         if passes.is_empty() {
             return;
         }
+        self.first = Door::Fast;
         let claim = self.claim(passes.len());
         let with_suspect = self.scheduler.pressing;
         self.scheduler.started();

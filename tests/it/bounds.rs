@@ -4,8 +4,10 @@
 //! minutes.
 
 use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use paybell::payment::Channel;
 use paybell::provider::mock::{Behavior, Fault, Mock, RunningMock, Target};
 use tokio::net::TcpSocket;
@@ -80,6 +82,38 @@ on_both_databases! {
         }
     }
 }
+
+on_both_databases! {
+    /// While more payments come in than may be sent, rows that found no place in the channel have
+    /// their turn as well.
+    async fn fresh_rows_take_not_every_token(database: Database) {
+        let app = TestApp::start_with(database, |s| s.with("SMS_MAX_PER_SECOND", 20)).await;
+        let client = Client::new(&app.base);
+        let over = AtomicBool::new(false);
+        // Three times twenty a second; the channel holds a second's worth.
+        let posting = [0, 10_000, 20_000].map(|first| {
+            keep_paying(&client, first, || over.load(Ordering::Relaxed))
+        });
+        let waiting = async {
+            let without_a_place = until("a row has to wait", PATIENCE, async || {
+                let waiting = app.admin("/admin/outbox?status=PENDING&limit=500").await;
+                let rows = waiting["items"].as_array().unwrap();
+                let oldest = rows.iter().rfind(|row| row["claimed_by"].is_null())?;
+                Some(oldest["id"].as_str().unwrap().to_owned())
+            })
+            .await;
+            until("it is sent", PATIENCE, async || {
+                (app.row(&without_a_place).await["status"] == "SENT").then_some(())
+            })
+            .await;
+            over.store(true, Ordering::Relaxed);
+        };
+        tokio::join!(join_all(posting), waiting);
+    }
+}
+
+/// Of the test above, far beyond what it takes.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How a provider is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -104,9 +104,19 @@ async fn install() -> Result<()> {
 }
 
 /// Instances on one server, whose clocks are ten minutes ahead, ten minutes behind, and right.
-#[derive(Default)]
 pub struct ClocksApart {
+    payments: usize,
     faketime: Faketime,
+}
+
+impl ClocksApart {
+    /// With so many payments.
+    pub fn new(payments: usize) -> Self {
+        Self {
+            payments,
+            faketime: Faketime::default(),
+        }
+    }
 }
 
 #[async_trait]
@@ -116,7 +126,7 @@ impl Fault for ClocksApart {
     }
 
     fn what(&self) -> &'static str {
-        "three instances' clocks are ten minutes ahead, ten minutes behind, and right"
+        "of four instances' clocks one is ten minutes ahead, one ten minutes behind"
     }
 
     fn applies_to(&self, database: Kind) -> bool {
@@ -124,7 +134,23 @@ impl Fault for ClocksApart {
     }
 
     fn instances(&self) -> usize {
-        3
+        4
+    }
+
+    fn spread(&self) -> Duration {
+        Duration::from_millis(2) * u32::try_from(self.payments).unwrap_or(u32::MAX)
+    }
+
+    fn payments(&self) -> Option<usize> {
+        Some(self.payments)
+    }
+
+    fn long_runs(&self) -> u64 {
+        1
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(300)
     }
 
     async fn prepare(&self, _ground: &mut Ground) -> Result<()> {
@@ -137,6 +163,9 @@ impl Fault for ClocksApart {
             1 => self.faketime.off(launch, -OFF),
             _ => {}
         }
+        // So many may make a provider slow, which is no fault of a clock.
+        launch.set("OUTBOX_LEASE_SECS", 20);
+        launch.set("PROVIDER_TIMEOUT_MS", 10_000);
     }
 
     fn clouds(&self) -> bool {

@@ -189,7 +189,7 @@ pub fn all() -> Vec<Make> {
         |scale| Arc::new(OutOfReach::new(Outage::Cut, scale.pick(MINUTE, SECONDS))),
         |scale| Arc::new(OutOfReach::new(Outage::Stall, scale.pick(MINUTE, SECONDS))),
         |_| Arc::new(network::StalledPeer::default()),
-        |_| Arc::new(clocks::ClocksApart::default()),
+        |scale| Arc::new(clocks::ClocksApart::new(scale.pick(25_000, 1_000))),
         |_| Arc::new(clocks::ClockSteps::new(false)),
         |_| Arc::new(clocks::ClockSteps::new(true)),
         |_| Arc::new(Misbehaves(Way::Hangs)),

@@ -224,6 +224,11 @@ impl Fault for StalledPeer {
         Duration::from_secs(10)
     }
 
+    /// Enough for rows to pile up.
+    fn payments(&self) -> Option<usize> {
+        Some(200)
+    }
+
     async fn prepare(&self, ground: &mut Ground) -> Result<()> {
         self.lines.lay(ground, self.instances()).await
     }

@@ -55,8 +55,12 @@ pub const CLAIMED: Point = Point {
     what: "death in the middle of a batch of claimed rows",
     point: "claimed",
     passes: 5,
-    // With so small a channel nearly every row is born due and has to be claimed.
-    settings: &[("OUTBOX_QUEUE_CAPACITY", "1")],
+    // With so small a channel, and so few requests a second, most rows are born due and claimed.
+    settings: &[
+        ("OUTBOX_QUEUE_CAPACITY", "1"),
+        ("SMS_MAX_PER_SECOND", "5"),
+        ("FCM_MAX_PER_SECOND", "5"),
+    ],
 };
 
 /// On the last attempt that a row is allowed.
